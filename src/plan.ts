@@ -16,7 +16,7 @@ import { compileTrust } from "./request/trust.ts";
 import { compileResponseRewrite, type ResponseRewrite } from "./response/rewrite.ts";
 import { type Explain, fillIn } from "./schema/schema.ts";
 import { unmapAddress } from "./target/address.ts";
-import { withSlash } from "./target/target.ts";
+import { createReach, type Reach, withSlash } from "./target/target.ts";
 import { ownTransports, type Transport } from "./transport/port.ts";
 import type { LogFailure, Send } from "./transport/scope.ts";
 
@@ -55,6 +55,8 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
+  /** The targets of requests are parsed by this function. */
+  readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
   readonly attempts: AttemptOptions;
@@ -159,6 +161,7 @@ export function compile(
       sendThrough(transport, inProcess),
       options.timeout ?? defaults.timeout,
     ),
+    reach: createReach(transport, hostOption),
     tracing,
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };

@@ -9,7 +9,6 @@ import type { ClientRules } from "./request/clientkey.ts";
 import type { Incoming } from "./request/incoming.ts";
 import { isRecord } from "./schema/schema.ts";
 import { isApp } from "./target/app.ts";
-import { parseTarget, assertReachable } from "./target/target.ts";
 import type { UpstreamRequest } from "./transport/message.ts";
 import type { Transport } from "./transport/port.ts";
 import type { PoolStats } from "./transport/stats.ts";
@@ -257,8 +256,7 @@ function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route
   if (isFixed(target)) {
     if (isUpstreams(target)) startUpstreams(target, plan.transport);
     else {
-      const upstream = parseTarget(target);
-      assertReachable(upstream, plan.transport, plan.hostOption);
+      const upstream = plan.reach(target);
       plan.held?.setFixedUpstream(upstream);
     }
   }

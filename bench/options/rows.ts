@@ -63,7 +63,15 @@ export const ROWS: readonly Row[] = [
   }),
   ...toRows("hooks and interceptors", {
     "on-request": ["`onRequest() {}`", { onRequest() {} }],
+    "on-request-field": [
+      "`onRequest`, which sets a field",
+      { onRequest: (draft) => draft.headers.set("x-a", "1") },
+    ],
     "on-response": ["`onResponse() {}`", { onResponse() {} }],
+    "on-response-field": [
+      "`onResponse`, which sets a field",
+      { onResponse: (response) => response.headers.set("x-a", "1") },
+    ],
     "request-interceptor": [
       "`interceptors: { request: [one] }`",
       { interceptors: { request: [(next) => (request, scope) => next(request, scope)] } },

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import type { Release } from "../../src/body/memory.ts";
 import { type BodySource, pipe, type Sink, type WholeOptions } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
-import { getHeader, toHeaderList, toHeaders, type HeaderList } from "../../src/fields/headers.ts";
+import { getHeader, type HeaderList, ListHeaders, toHeaderList } from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
@@ -153,7 +153,7 @@ class LazyResponse extends SrvxResponse {
     return this.status >= 200 && this.status < 300;
   }
   get headers(): Headers {
-    return (this.#headers ??= toHeaders(this.#received.headers));
+    return (this.#headers ??= new ListHeaders(this.#received.headers));
   }
   get type(): ResponseType {
     return "default";
@@ -194,10 +194,8 @@ class LazyResponse extends SrvxResponse {
   }
 
   protected toSrvxParts(): SrvxParts {
-    const { status, statusText, body } = this.#received;
-    const headers =
-      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
-    const { trailer } = this.#received;
+    const { status, statusText, body, trailer } = this.#received;
+    const headers = this.#list;
     const isAnnounced = trailer !== undefined && this.#message !== undefined;
     const fields = isAnnounced ? announceTrailers(headers, trailer, this.#message) : headers;
     const parts: SrvxParts = { status, statusText, headers: fields, body: null };
@@ -209,11 +207,15 @@ class LazyResponse extends SrvxResponse {
   /** Returns the parts to send, for `sendResponse`. */
   toParts(): Parts {
     const { status, statusText, body, tunnel, trailer } = this.#received;
-    const headers =
-      this.#headers === undefined ? this.#received.headers : toHeaderList(this.#headers);
+    const headers = this.#list;
     if (this.#real === undefined) return { status, statusText, headers, body, tunnel, trailer };
     const stream = this.#real.body;
     return { status, statusText, headers, body: stream && new StreamBody(stream), trailer };
+  }
+
+  /** The header fields, with the changes of other code. */
+  get #list(): HeaderList {
+    return this.#headers === undefined ? this.#received.headers : ListHeaders.listOf(this.#headers);
   }
 
   get #response(): Response {

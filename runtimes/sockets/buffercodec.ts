@@ -1,3 +1,4 @@
+import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import type { Codec } from "../../src/http1/codec.ts";
 
 /** Node's built-in modules are looked up at run time, because a bundle for another runtime cannot import them. */
@@ -16,6 +17,12 @@ export function copyOf(bytes: Uint8Array): Uint8Array {
   copy.set(bytes);
   return copy;
 }
+
+/**
+ * The rules for the memory of chunks that are views of a read buffer, as those of undici and `node:http2` are. A copy of a
+ * chunk is a `Buffer`, because middleware may expect one.
+ */
+export const bufferMemory: ReadMemory = { ...sharedMemory, copyOut: copyOf };
 
 /** The number of bytes of a slab, which holds several short copies. */
 const SLAB = 65_536;

@@ -6,7 +6,7 @@
 import type { Socket } from "node:net";
 import { encodeText } from "../../src/body/memory.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
-import { IPV4, parseIPAddress, render } from "../../src/target/address.ts";
+import { type Address, parseIPAddress, render } from "../../src/target/address.ts";
 
 /** The first bytes of every header of version 2. */
 const SIGNATURE = "0d0a0d0a000d0a515549540a";
@@ -38,30 +38,28 @@ export function makeHeader(
   if (source === undefined) {
     return isV1 ? encodeText("PROXY UNKNOWN\r\n") : fromHex(`${SIGNATURE}${LOCAL}000000`);
   }
-  const isIPv4 = isMapped(source.bits);
-  const end = parseIPAddress(remoteAddress)?.bits;
-  const none = isIPv4 ? IPV4 : 0n;
-  const addresses = [source.bits, end !== undefined && isMapped(end) === isIPv4 ? end : none];
+  const isIPv4 = isMapped(source);
+  const end = parseIPAddress(remoteAddress);
+  const isSameVersion = end !== undefined && isMapped(end) === isIPv4;
+  const none = parseIPAddress(isIPv4 ? "0.0.0.0" : "::") as Address;
+  const addresses = [source, isSameVersion ? end : none];
   const ports = [known === undefined ? localPort : 0, remotePort];
   if (isV1) {
-    const texts = addresses.map((bits) => render(bits, isIPv4 ? "" : ":"));
+    const texts = addresses.map(({ words }) => render(words, isIPv4 ? "" : ":"));
     return encodeText(`PROXY TCP${isIPv4 ? 4 : 6} ${[...texts, ...ports].join(" ")}\r\n`);
   }
-  const digits = isIPv4 ? 8 : 32;
-  const block = [
-    ...addresses.map((bits) => toHex(bits, 32).slice(-digits)),
-    ...ports.map((port) => toHex(port, 4)),
-  ].join("");
+  const words = addresses.flatMap((address) => address.words.slice(isIPv4 ? 6 : 0));
+  const block = [...words, ...ports].map((each) => toHex(each, 4)).join("");
   const family = isIPv4 ? "11" : "21";
   return fromHex(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`);
 }
 
-/** Whether an address, as 128 bits, is an IPv4-mapped IPv6 address. */
-function isMapped(bits: bigint): boolean {
-  return bits >> 32n === IPV4 >> 32n;
+/** Whether an address is an IPv4-mapped IPv6 address. */
+function isMapped({ words }: Address): boolean {
+  return words.slice(0, 6).join() === "0,0,0,0,0,65535";
 }
 
-function toHex(value: number | bigint, digits: number): string {
+function toHex(value: number, digits: number): string {
   return value.toString(16).padStart(digits, "0");
 }
 

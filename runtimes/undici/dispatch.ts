@@ -1,7 +1,6 @@
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
-import { type ReadMemory, sharedMemory } from "../../src/body/memory.ts";
 import { type Inlet, ResponseBody } from "../../src/body/responsebody.ts";
 import type { BodySource } from "../../src/body/source.ts";
 import { badLength, placeError, ProxyError, unsendable } from "../../src/error.ts";
@@ -9,7 +8,7 @@ import { isEventStream, type HeaderList } from "../../src/fields/headers.ts";
 import { MAX_TRAILERS } from "../../src/fields/trailers.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { MAX_INTERIM, type Scope } from "../../src/transport/scope.ts";
-import { copyOf } from "../sockets/buffercodec.ts";
+import { bufferMemory, copyOf } from "../sockets/buffercodec.ts";
 import type { AgentStats } from "./agentstats.ts";
 import { groupFields, readFields, readReason } from "./fields.ts";
 import { SocketTunnel } from "./sockettunnel.ts";
@@ -80,12 +79,6 @@ function toDispatchOptions(
     servername: secure && (host !== undefined || isIP(hostname) === 0) ? hostname : undefined,
   };
 }
-
-/**
- * The rules for the memory of undici's chunks, which are views of a read buffer. A copy of a chunk is a `Buffer`, because
- * middleware may expect one.
- */
-const MEMORY: ReadMemory = { ...sharedMemory, copyOut: copyOf };
 
 /** One attempt to send a request through a dispatcher. It is the handler that undici calls with the response. */
 export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
@@ -215,7 +208,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
       const length = parsed["content-length"];
       this.#endsWithConnection = length === undefined && parsed["transfer-encoding"] === undefined;
       const known = parseContentLength(length);
-      this.#body = new ResponseBody(this.#scope, this, known, MEMORY);
+      this.#body = new ResponseBody(this.#scope, this, known, bufferMemory);
     }
     this.#resolve({
       status,
@@ -301,6 +294,8 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   }
 }
 
+const LENGTH = /^\d{1,15}$/;
+
 function parseContentLength(value: string | string[] | undefined): number | undefined {
-  return typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : undefined;
+  return typeof value === "string" && LENGTH.test(value) ? Number(value) : undefined;
 }

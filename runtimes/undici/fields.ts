@@ -12,12 +12,13 @@ type ParsedFields = Readonly<Record<string, string | string[] | undefined>>;
 export function readFields(raw: RawFields, parsed: ParsedFields): HeaderList {
   if (!Array.isArray(raw)) return readObject((raw as ParsedFields | null | undefined) ?? parsed);
   if (raw.length === 0) return readObject(parsed);
-  const list: HeaderList = [];
-  for (let i = 0; i < raw.length; i++) {
-    const text = raw[i] as Uint8Array | string;
-    list.push(typeof text === "string" ? text : bufferCodec.decode(text, 0, text.byteLength));
+  // A copy whose entries are replaced takes less memory than a list that grows.
+  const list = raw.slice() as (Uint8Array | string)[];
+  for (let i = 0; i < list.length; i++) {
+    const text = list[i] as Uint8Array | string;
+    if (typeof text !== "string") list[i] = bufferCodec.decode(text, 0, text.byteLength);
   }
-  return list;
+  return list as HeaderList;
 }
 
 function readObject(fields: ParsedFields): HeaderList {
@@ -53,10 +54,11 @@ export function groupFields(list: HeaderList): (string | string[])[] {
 }
 
 const encoder = new TextEncoder();
+const ASCII = /^[\t -~]*$/;
 
 /** Returns a reason phrase in which each byte is one character, as Node writes it; undici decodes the bytes as UTF-8. */
 export function readReason(text = ""): string {
-  if (/^[\t -~]*$/.test(text)) return text;
+  if (ASCII.test(text)) return text;
   const bytes = encoder.encode(text);
   return bufferCodec.decode(bytes, 0, bytes.byteLength);
 }

@@ -4,22 +4,21 @@ import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
-/**
- * Called when a body is over: without a reason after its last byte, and otherwise with the reason why it ended early.
- */
-type OnEnd = (reason?: unknown) => void;
-/** Called with the number of bytes that were taken so far. */
-type OnBytes = (bytes: number) => void;
+/** Watches a body. An object costs less memory than functions, because it often exists anyway. */
+export interface BodyWatcher {
+  /** Called when the body is over: without a reason after its last byte, and otherwise with the reason why it ended early. */
+  bodyOver(reason?: unknown): void;
+  /** Called with the number of bytes that were taken so far. */
+  bodyTaken?(bytes: number): void;
+}
 
 /** A body that reports when it is over, and how many bytes of it were taken. */
 export class WatchedBody extends PassBody {
-  readonly #onEnd: OnEnd;
-  readonly #onBytes: OnBytes | undefined;
+  readonly #watcher: BodyWatcher;
 
-  constructor(source: BodySource, onEnd: OnEnd, onBytes?: OnBytes) {
+  constructor(source: BodySource, watcher: BodyWatcher) {
     super(source);
-    this.#onEnd = onEnd;
-    this.#onBytes = onBytes;
+    this.#watcher = watcher;
   }
 
   get buffered(): number | undefined {
@@ -33,45 +32,43 @@ export class WatchedBody extends PassBody {
   override whole(options?: WholeOptions): Uint8Array | undefined {
     const bytes = this.source.whole(options);
     if (bytes === undefined) return undefined;
-    this.#onBytes?.(bytes.byteLength);
-    this.#onEnd();
+    this.#watcher.bodyTaken?.(bytes.byteLength);
+    this.#watcher.bodyOver();
     return bytes;
   }
 
   override pipeTo(sink: Sink): void | Promise<void> {
-    return this.source.pipeTo(new WatchedSink(sink, this.#onEnd, this.#onBytes));
+    return this.source.pipeTo(new WatchedSink(sink, this.#watcher));
   }
 
   override cancel(reason?: unknown): void {
     this.source.cancel(reason);
-    this.#onEnd(this.source.error ?? clientGone(reason));
+    this.#watcher.bodyOver(this.source.error ?? clientGone(reason));
   }
 }
 
 class WatchedSink extends PassSink {
-  readonly #onEnd: OnEnd;
-  readonly #onBytes: OnBytes | undefined;
+  readonly #watcher: BodyWatcher;
   #bytes = 0;
 
-  constructor(sink: Sink, onEnd: OnEnd, onBytes?: OnBytes) {
+  constructor(sink: Sink, watcher: BodyWatcher) {
     super(sink);
-    this.#onEnd = onEnd;
-    this.#onBytes = onBytes;
+    this.#watcher = watcher;
   }
 
   override write(chunk: Uint8Array, release?: Release): boolean {
     this.#bytes += chunk.byteLength;
-    this.#onBytes?.(this.#bytes);
+    this.#watcher.bodyTaken?.(this.#bytes);
     return super.write(chunk, release);
   }
 
   override end(trailers?: HeaderList): void {
     super.end(trailers);
-    this.#onEnd();
+    this.#watcher.bodyOver();
   }
 
   override fail(reason: unknown): void {
     super.fail(reason);
-    this.#onEnd(reason);
+    this.#watcher.bodyOver(reason);
   }
 }

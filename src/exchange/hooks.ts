@@ -2,7 +2,7 @@ import { BytesBody } from "../body/bytes.ts";
 import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
 import { UnframedBody } from "../body/unframed.ts";
-import { toHeaderList, toHeaders, type HeaderList } from "../fields/headers.ts";
+import { type HeaderList, ListHeaders, toHeaders } from "../fields/headers.ts";
 import { REQUEST_DERIVED } from "../fields/hopbyhop.ts";
 import { badOption } from "../misuse.ts";
 import type { RequestDraft } from "../options/hookoptions.ts";
@@ -79,57 +79,38 @@ function assertMembers(draft: RequestDraft): void {
   }
 }
 
-/** A request that `onRequest` may change. */
-export class DraftedRequest {
-  /** The draft that is passed to the hook. */
-  readonly draft: RequestDraft;
-  readonly #request: UpstreamRequest;
-  /** The header fields; undefined until the hook reads or replaces them. */
-  #headers: Headers | undefined;
+/** Makes the draft of a request, which `onRequest` may change. */
+export function toDraft({ method, path, headers }: UpstreamRequest): RequestDraft {
+  // The members are plain properties: accessors for `headers` would cost about as much memory as the `Headers`.
+  return { method, path, headers: new ListHeaders(headers), body: undefined };
+}
 
-  constructor(request: UpstreamRequest) {
-    this.#request = request;
-    const get = (): Headers => (this.#headers ??= toHeaders(request.headers));
-    // Code without types may assign a plain object.
-    const set = (headers: Headers): void => void (this.#headers = new Headers(headers));
-    this.draft = {
-      method: request.method,
-      path: request.path,
-      get headers() {
-        return get();
-      },
-      set headers(headers) {
-        set(headers);
-      },
-      body: undefined,
-    };
+/**
+ * Returns a request with the changes that the hook has made in its draft. Framing fields are dropped: the message framing is
+ * always derived from the body.
+ */
+export function takeDraft(request: UpstreamRequest, draft: RequestDraft): UpstreamRequest {
+  assertMembers(draft);
+  const { method, body } = draft;
+  let { path } = draft;
+  if (!isAsterisk(path, method)) assertSendable((path = withSlash(path)));
+  if (request.upgrade !== undefined && (method !== request.method || body)) {
+    throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
   }
+  const changed = { ...request, ...readHeaders(request, draft.headers), method, path };
+  if (body === undefined) return changed;
+  const source = toBodySource(body);
+  return { ...changed, body: source, contentLength: undefined, trailer: undefined };
+}
 
-  /**
-   * Returns the request with the changes that the hook has made. Framing fields are dropped: the message framing is always
-   * derived from the body.
-   */
-  finish(): UpstreamRequest {
-    assertMembers(this.draft);
-    const request = this.#request;
-    const { method, body } = this.draft;
-    let { path } = this.draft;
-    if (!isAsterisk(path, method)) assertSendable((path = withSlash(path)));
-    if (request.upgrade !== undefined && (method !== request.method || body)) {
-      throw badOption("onRequest", "leave the method and the body of an upgrade as they are");
-    }
-    const changed = { ...request, ...this.#readHeaders(), method, path };
-    if (body === undefined) return changed;
-    const source = toBodySource(body);
-    return { ...changed, body: source, contentLength: undefined, trailer: undefined };
-  }
-
-  #readHeaders(): Pick<UpstreamRequest, "headers" | "host"> {
-    const request = this.#request;
-    if (this.#headers === undefined) return request;
-    const { headers, host } = cleanRequestHeaders(toHeaderList(this.#headers), REQUEST_DERIVED);
-    return { headers, host: host ?? request.host };
-  }
+function readHeaders(
+  request: UpstreamRequest,
+  given: Headers,
+): Pick<UpstreamRequest, "headers" | "host"> {
+  const list = ListHeaders.listOf(given);
+  if (list === request.headers) return request;
+  const { headers, host } = cleanRequestHeaders(list, REQUEST_DERIVED);
+  return { headers, host: host ?? request.host };
 }
 
 function toBodySource(body: NonNullable<RequestDraft["body"]> | null): BodySource | null {

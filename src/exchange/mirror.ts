@@ -104,14 +104,14 @@ class Copier {
     if ((contentLength ?? body.length ?? 0) > maxBody) return request;
     const kept = new ReplayBody(body, maxBody, contentLength);
     let isOver = false;
-    const onEnd = (): void => {
+    const bodyOver = (): void => {
       if (isOver) return;
       isOver = true;
       // If the body was cut off, or is longer than `maxBody`, `replayOf` returns undefined, and no copy is sent.
       const copied = replayOf(kept);
       if (copied !== undefined) this.#start(request, copied, waitUntil);
     };
-    return { ...request, body: new WatchedBody(kept, onEnd) };
+    return { ...request, body: new WatchedBody(kept, { bodyOver }) };
   }
 
   #start(

@@ -1,4 +1,5 @@
-import { WatchedBody } from "../body/watched.ts";
+import type { BodySource } from "../body/source.ts";
+import { type BodyWatcher, WatchedBody } from "../body/watched.ts";
 import { placeError, ProxyError } from "../error.ts";
 import { getHeader } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
@@ -7,6 +8,7 @@ import type { Incoming } from "../request/incoming.ts";
 import type { Upstream } from "../target/target.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { ObservedConnection, ScopeObserver } from "../transport/scope.ts";
+import type { Tunnel } from "../transport/tunnel.ts";
 
 /** Lets tools outside of the app follow exchanges, for example through a `tracingChannel` of `node:diagnostics_channel`. */
 export interface Tracing {
@@ -29,10 +31,10 @@ type ReportEnd = (event: RequestEnd) => unknown;
  * The exchange is over when its response has been passed to the server, and the body or the tunnel of the response, if
  * there is one, has ended, has failed or was cancelled.
  */
-export class Observation implements ScopeObserver {
+export class Observation implements ScopeObserver, BodyWatcher {
   /**
-   * The event that is being collected; undefined once the event was reported: an attempt or an upload that outlasts the
-   * response then changes nothing.
+   * The event that is being collected. It is undefined if only the times for `Server-Timing` are collected, and once the
+   * event was reported: an attempt or an upload that outlasts the response then changes nothing.
    */
   #event: CollectedEvent | undefined;
   readonly #incoming: Incoming;
@@ -44,6 +46,10 @@ export class Observation implements ScopeObserver {
   queued = 0;
   held = 0;
   attempts = 0;
+  #queue: number | undefined;
+  #firstByte: number | undefined;
+  /** Whether the connection of the last attempt had carried a request before. */
+  #isReused: boolean | undefined;
   #connection: ObservedConnection | undefined;
   #protocol: string | undefined;
   /** The upstream of the last attempt. */
@@ -58,7 +64,7 @@ export class Observation implements ScopeObserver {
    */
   constructor(incoming: Incoming, route?: string, report?: ReportEnd, trace?: ReportEnd) {
     this.#incoming = incoming;
-    this.#event = new CollectedEvent(incoming, route);
+    this.#event = report || trace ? new CollectedEvent(incoming, route) : undefined;
     this.#report = report;
     this.#trace = trace;
   }
@@ -69,57 +75,47 @@ export class Observation implements ScopeObserver {
   beginAttempt(request: UpstreamRequest, handsBodiesThrough = false): UpstreamRequest {
     const { upstream, body, contentLength } = request;
     const event = this.#event;
-    if (event === undefined) return request;
     this.#attemptStart = performance.now();
     this.#protocol = request.upgrade;
     this.#upstream = upstream;
     this.#connection = undefined;
+    this.#isReused = undefined;
+    this.#queue = undefined;
     this.attempts++;
+    if (event === undefined) return request;
     event.upstream =
       upstream.socketPath === undefined ? upstream.origin : `unix:${upstream.socketPath}`;
     event.traceparent = getHeader(request.headers, "traceparent");
-    event.reused = undefined;
-    event.timings.queue = undefined;
-    event.bytesIn = 0;
-    if (body === null || !this.#isReported) return request;
-    if (handsBodiesThrough) {
-      event.bytesIn = contentLength;
-      return request;
-    }
-    const count = (bytes: number): void => {
+    event.bytesIn = handsBodiesThrough && body !== null ? contentLength : 0;
+    return body === null || handsBodiesThrough ? request : this.#watchUpload(request, body);
+  }
+
+  #watchUpload(request: UpstreamRequest, body: BodySource): UpstreamRequest {
+    const bodyTaken = (bytes: number): void => {
       if (this.#event !== undefined) this.#event.bytesIn = bytes;
     };
-    return { ...request, body: new WatchedBody(body, () => {}, count) };
+    return { ...request, body: new WatchedBody(body, { bodyOver() {}, bodyTaken }) };
   }
 
   /** Called when the transport has a connection for the attempt, which may still have to be established. */
   connectionAssigned(connection: ObservedConnection): void {
-    const event = this.#event;
-    if (event === undefined) return;
     this.#connection = connection;
-    event.reused = connection.isReused;
-    event.timings.queue = this.queued + performance.now() - this.#attemptStart;
+    this.#isReused = connection.isReused;
+    this.#queue = this.queued + performance.now() - this.#attemptStart;
     this.queued = 0;
   }
 
   headersReceived(): void {
-    const event = this.#event;
-    if (event !== undefined) event.timings.firstByte = performance.now() - this.#start;
+    this.#firstByte = performance.now() - this.#start;
   }
 
   /** Called when the upstream has responded. Returns the response with a body or a tunnel whose bytes are counted. */
   watch(received: UpstreamResponse, handsBodiesThrough = false): UpstreamResponse {
     const { body, tunnel, webSocket, status } = received;
     const event = this.#event;
-    if (event === undefined || !this.#isReported) return received;
-    const close = (reason?: unknown): void => this.#close(reason);
+    if (event === undefined) return received;
     if (tunnel !== undefined && this.#incoming.watchTunnel !== undefined) {
-      this.#isOpen = true;
-      const count = (bytesIn: number, bytesOut: number): void => {
-        event.bytesIn = (event.bytesIn ?? 0) + bytesIn;
-        event.bytesOut = (event.bytesOut ?? 0) + bytesOut;
-      };
-      return { ...received, tunnel: this.#incoming.watchTunnel(tunnel, close, count) };
+      return this.#watchTunnel(received, tunnel, event);
     }
     if (status !== 101 && body === null) return received;
     if (webSocket !== undefined || body === null || handsBodiesThrough) {
@@ -127,15 +123,32 @@ export class Observation implements ScopeObserver {
       return received;
     }
     this.#isOpen = true;
-    const count = (bytes: number): void => void (event.bytesOut = bytes);
-    return { ...received, body: new WatchedBody(body, close, count) };
+    return { ...received, body: new WatchedBody(body, this) };
+  }
+
+  #watchTunnel(
+    received: UpstreamResponse,
+    tunnel: Tunnel,
+    event: CollectedEvent,
+  ): UpstreamResponse {
+    this.#isOpen = true;
+    const count = (bytesIn: number, bytesOut: number): void => {
+      event.bytesIn = (event.bytesIn ?? 0) + bytesIn;
+      event.bytesOut = (event.bytesOut ?? 0) + bytesOut;
+    };
+    const close = (reason?: unknown): void => this.bodyOver(reason);
+    return { ...received, tunnel: this.#incoming.watchTunnel?.(tunnel, close, count) };
+  }
+
+  /** Called with the number of bytes of the response body that were taken so far. */
+  bodyTaken(bytes: number): void {
+    if (this.#event !== undefined) this.#event.bytesOut = bytes;
   }
 
   /** The value of `Server-Timing`, made from the times that are known when the response headers have arrived. */
   get serverTiming(): string {
-    const { queue, firstByte } = this.#event?.timings ?? {};
-    const times = toMetric("queue", queue) + toMetric("connect", this.#connect);
-    return (times + toMetric("first-byte", firstByte)).slice(0, -2);
+    const times = toMetric("queue", this.#queue) + toMetric("connect", this.#connect);
+    return `${times}upstream-first-byte;dur=${(this.#firstByte as number).toFixed(1)}`;
   }
 
   // ── the end ──
@@ -164,11 +177,14 @@ export class Observation implements ScopeObserver {
   }
 
   get #connect(): number | undefined {
-    return this.#event?.reused === true ? undefined : this.#connection?.connectDuration;
+    return this.#isReused === true ? undefined : this.#connection?.connectDuration;
   }
 
-  /** @param reason the reason why the body was cut off; undefined if it is complete */
-  #close(reason: unknown): void {
+  /**
+   * Called when the body or the tunnel of the response is over.
+   * @param reason the reason why it was cut off; undefined if it is complete
+   */
+  bodyOver(reason?: unknown): void {
     const event = this.#event;
     if (!this.#isOpen || event === undefined) return;
     this.#isOpen = false;
@@ -180,8 +196,10 @@ export class Observation implements ScopeObserver {
     const event = this.#event;
     if (event === undefined || this.#isOpen || event.status === 0) return;
     if (event.status === 101) event.protocol = this.#protocol;
+    event.reused = this.#isReused;
     // A request that got no connection may have waited as well.
-    event.timings.queue ??= this.queued || undefined;
+    event.timings.queue = this.#queue ?? (this.queued || undefined);
+    event.timings.firstByte = this.#firstByte;
     event.timings.held = this.held || undefined;
     event.attempts = this.attempts;
     event.timings.connect = this.#connect;
@@ -191,10 +209,6 @@ export class Observation implements ScopeObserver {
     if (event.error instanceof ProxyError) placeError(event.error, this.#upstream);
     callListener(this.#report, event);
     callListener(this.#trace, event);
-  }
-
-  get #isReported(): boolean {
-    return this.#report !== undefined || this.#trace !== undefined;
   }
 }
 

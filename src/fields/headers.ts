@@ -202,9 +202,12 @@ export function isSendable(name: string, value: string): boolean {
   return TOKEN.test(name) && !NOT_IN_VALUE.test(value);
 }
 
+// A literal in the function would make a new `RegExp` for each response.
+const EVENT_STREAM = /^text\/event-stream\b/i;
+
 /** Whether a response is an event stream, which may be silent for any length of time. */
 export function isEventStream(headers: HeaderList): boolean {
-  return /^text\/event-stream\b/i.test(getHeader(headers, "content-type") ?? "");
+  return EVENT_STREAM.test(getHeader(headers, "content-type") ?? "");
 }
 
 export function toHeaders(list: HeaderList): Headers {
@@ -220,4 +223,62 @@ export function toHeaderList(headers: Headers): HeaderList {
   // object and an array for each field; on workerd, these are made by native code.
   headers.forEach((value, name) => void list.push(name, value));
   return list;
+}
+
+/**
+ * The `Headers` of a header list, for code of the app. It records which names the app has changed, so that all other fields
+ * keep their order, the case of their names and their lines. Besides, reading all fields of a `Headers` costs twice as much
+ * memory as making it.
+ */
+export class ListHeaders extends Headers {
+  readonly #list: HeaderList;
+  /** The names that were changed, as they were written last, by the names in lower case. */
+  #changed: Map<string, string> | undefined;
+
+  constructor(list: HeaderList) {
+    super();
+    this.#list = list;
+    for (let i = 0; i < list.length; i += 2) super.append(list[i] as string, list[i + 1] as string);
+  }
+
+  override append(name: string, value: string): void {
+    super.append(name, value);
+    this.#recordChange(name);
+  }
+
+  override delete(name: string): void {
+    super.delete(name);
+    this.#recordChange(name);
+  }
+
+  override set(name: string, value: string): void {
+    super.set(name, value);
+    this.#recordChange(name);
+  }
+
+  #recordChange(name: string): void {
+    (this.#changed ??= new Map()).set(name.toLowerCase(), name);
+  }
+
+  /**
+   * Returns the fields of any `Headers`, or of an object that code without types passes in its place; for an unchanged
+   * `ListHeaders`, the list itself.
+   */
+  static listOf(headers: Headers): HeaderList {
+    if (!(headers instanceof ListHeaders)) return toHeaderList(new Headers(headers));
+    const changed = headers.#changed;
+    if (changed === undefined) return headers.#list;
+    const before = headers.#list;
+    const list: HeaderList = [];
+    for (let i = 0; i < before.length; i += 2) {
+      const name = before[i] as string;
+      if (!changed.has(name.toLowerCase())) list.push(name, before[i + 1] as string);
+    }
+    changed.forEach((name, lower) => {
+      const value = headers.get(name);
+      if (lower === "set-cookie") for (const line of headers.getSetCookie()) list.push(name, line);
+      else if (value !== null) list.push(name, value);
+    });
+    return list;
+  }
 }

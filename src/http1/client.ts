@@ -200,20 +200,27 @@ export class HttpTransport implements Transport {
    * @throws ProxyError for a new upstream if the transport has been closed
    */
   #poolFor(upstream: Upstream): OriginPool {
-    let pool = this.#poolOf.get(upstream);
-    if (pool !== undefined && !pool.isEvicted) return pool;
+    const pool = this.#poolOf.get(upstream);
+    return pool === undefined || pool.isEvicted ? this.#addPoolFor(upstream) : pool;
+  }
+
+  #addPoolFor(upstream: Upstream): OriginPool {
     const destination = toDestination(upstream, this.#options);
-    pool = this.#findPool(destination, () => this.#createHttp1Pool(destination, this.#connector));
+    const create = (): OriginPool => this.#createHttp1Pool(destination, this.#connector);
+    const pool = this.#findPool(destination, create);
     this.#poolOf.set(upstream, pool);
     return pool;
   }
 
   #http2PoolFor(upstream: Upstream, client: Http2Client): SharedPool {
-    let pool = this.#http2PoolOf.get(upstream);
-    if (pool !== undefined && !pool.isEvicted) return pool;
+    const pool = this.#http2PoolOf.get(upstream);
+    return pool === undefined || pool.isEvicted ? this.#addHttp2PoolFor(upstream, client) : pool;
+  }
+
+  #addHttp2PoolFor(upstream: Upstream, client: Http2Client): SharedPool {
     const destination = toDestination(upstream, this.#options);
     const shared = { ...destination, http2: true };
-    pool = this.#findPool(shared, () =>
+    const pool = this.#findPool(shared, () =>
       client.createHttp2Pool(shared, this.#options, {
         counters: this.#counters,
         idleList: this.#idleList,

@@ -168,7 +168,11 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
       return this.idle.findLast(({ clientAddress }) => clientAddress === client);
     }
     const last = this.idle.at(-1);
-    if (this.balancer.size < 2 || last === undefined) return last;
+    return this.balancer.size < 2 || last === undefined ? last : this.#chooseLeastUsed(last);
+  }
+
+  /** @param last the connection that became idle last */
+  #chooseLeastUsed(last: Connection): Connection | undefined {
     const { leastUsed } = this.balancer;
     const found = this.idle.findLast(({ address }) => address === leastUsed);
     const isFull = this.connections.size >= this.options.maxSockets;

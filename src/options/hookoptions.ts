@@ -18,8 +18,8 @@ export interface RequestDraft {
    * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
    * are set. A field `host` sets the `Host` of the request to the upstream.
    *
-   * If the hook does not read this member, the fields are sent in the order and case in which the client has sent them, and
-   * repeated fields stay separate lines; `Headers` joins and sorts them.
+   * A field that the hook does not change is sent as the client has sent it: at its place, with its name in the same case, and
+   * in as many lines. Changed fields follow at the end.
    */
   headers: Headers;
   /**

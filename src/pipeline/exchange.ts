@@ -1,6 +1,6 @@
-import type { DraftedRequest } from "../exchange/hooks.ts";
 import type { Observation } from "../exchange/observation.ts";
 import type { Context } from "../options/forwardingoptions.ts";
+import type { RequestDraft } from "../options/hookoptions.ts";
 import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
 import type { Upstream } from "../target/target.ts";
@@ -43,8 +43,8 @@ export interface Exchange {
   path: string;
   /** The request to the upstream. */
   request: UpstreamRequest | undefined;
-  /** The request that `onRequest` may change; undefined without that hook. */
-  drafted: DraftedRequest | undefined;
+  /** The draft that `onRequest` may change; undefined without that hook. */
+  draft: RequestDraft | undefined;
   /** The upstream's response, from which `cleanReceived` removes the fields that must not be forwarded. */
   cleaned: UpstreamResponse | undefined;
   /** The response to the client. */

@@ -11,14 +11,16 @@ import type { BodySource } from "../body/source.ts";
 import { badRequest, toProxyError } from "../error.ts";
 import {
   assertUnread,
-  DraftedRequest,
   observeInterim,
   readHookResponse,
+  takeDraft,
+  toDraft,
 } from "../exchange/hooks.ts";
 import { Observation } from "../exchange/observation.ts";
 import { isEventStream } from "../fields/headers.ts";
 import { isPromise } from "../misuse.ts";
 import type { Context } from "../options/forwardingoptions.ts";
+import type { RequestDraft } from "../options/hookoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";
 import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
@@ -26,15 +28,7 @@ import { countForwards, respondAsRecipient } from "../request/maxforwards.ts";
 import { toUpstreamRequest } from "../request/outgoing.ts";
 import { cleanResponse, discardResponse } from "../response/clean.ts";
 import { isApp } from "../target/app.ts";
-import {
-  assertReachable,
-  badTarget,
-  guardEscape,
-  isAsterisk,
-  parseTarget,
-  type TargetAddress,
-  type Upstream,
-} from "../target/target.ts";
+import { badTarget, guardEscape, isAsterisk, type Upstream } from "../target/target.ts";
 import { closeSwitched, type UpstreamResponse } from "../transport/message.ts";
 import { type Lease, Scope } from "../transport/scope.ts";
 import type { Tunnel } from "../transport/tunnel.ts";
@@ -131,7 +125,7 @@ function begin(
     upstream: undefined,
     path: incoming.path,
     request: undefined,
-    drafted: undefined,
+    draft: undefined,
     cleaned: undefined,
     response: undefined,
   };
@@ -307,7 +301,7 @@ function askForTarget(
 
 function setTarget(exchange: Exchange, target: AnyTarget): undefined {
   exchange.target = target;
-  if (!isUpstreams(target)) exchange.upstream = reach(target, exchange.plan);
+  if (!isUpstreams(target)) exchange.upstream = exchange.plan.reach(target);
 }
 
 /** Whether a target is fixed, rather than a function that chooses it for each request. */
@@ -325,16 +319,6 @@ export function isUpstreams(target: AnyTarget): target is Upstreams {
   if (typeof upstreams?.pick !== "function" || isApp(target)) return false;
   if (typeof upstreams.choose === "function") return true;
   throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
-}
-
-/**
- * Parses a target.
- * @throws TypeError for a target that the transport cannot reach
- */
-function reach(address: TargetAddress, { transport, hostOption }: Plan): Upstream {
-  const upstream = parseTarget(address);
-  assertReachable(upstream, transport, hostOption);
-  return upstream;
 }
 
 /** Starts the deadline, and begins to listen for the client's disconnect. */
@@ -356,9 +340,8 @@ function pickUpstream(exchange: Exchange): ReturnType<Step> {
 function pickOne(exchange: Started): ReturnType<Step> {
   const { incoming, plan, scope, target } = exchange;
   if (!isFixed(target) || !isUpstreams(target)) return undefined;
-  const reachOne = (each: TargetAddress): Upstream => reach(each, plan);
-  const { transport, attempts } = plan;
-  const picked = target.choose(target, incoming, transport, scope, attempts, reachOne);
+  const { transport, attempts, reach } = plan;
+  const picked = target.choose(target, incoming, transport, scope, attempts, reach);
   return settleStep(exchange, picked, setLease);
 }
 
@@ -397,14 +380,15 @@ function callOnRequest(exchange: Exchange): ReturnType<Step> {
   const { onRequest } = exchange.plan.options;
   if (onRequest === undefined) return undefined;
   const { request, incoming } = exchange as Sendable;
-  const drafted = (exchange.drafted = new DraftedRequest(request));
-  return settleStep(exchange, onRequest(drafted.draft, incoming.request()), takeDrafted);
+  const draft = (exchange.draft = toDraft(request));
+  return settleStep(exchange, onRequest(draft, incoming.request()), takeDrafted);
 }
 
 /** Takes the changes of `onRequest`, unless it has returned a response. */
 function takeDrafted(exchange: Exchange, returned: unknown): Response | undefined {
+  const { request, draft } = exchange as Sendable;
   const ownResponse = readHookResponse(returned, "onRequest");
-  if (ownResponse === undefined) exchange.request = exchange.drafted?.finish();
+  if (ownResponse === undefined) exchange.request = takeDraft(request, draft as RequestDraft);
   return ownResponse;
 }
 

@@ -1,6 +1,13 @@
-import { type HeaderList, foldName, trimOws } from "../fields/headers.ts";
+import { type HeaderList, foldName, getHeaders, removeHeader, trimOws } from "../fields/headers.ts";
 import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
+
+/** Matches the first letter of the names of all forwarding fields. */
+const FIRST = /^[cftx]/i;
+/** The fields with the addresses of the client and of the proxies. */
+const CHAIN = /^(?:x-forwarded-for|forwarded)$/i;
+/** The fields with the scheme, the host and the port that the client has requested. */
+const REQUESTED = /^x-forwarded-(?:proto|host|port)$/i;
 
 /**
  * Drops those values of a request's forwarding fields that no trusted proxy has written. The caller must have checked
@@ -18,31 +25,31 @@ import type { Trust } from "./trust.ts";
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
 export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // The names of all forwarding fields begin with C, F, T or X. If no string in the list does, the list needs no copy.
-  // The test includes the values, because that is simpler: at worst, a value causes a copy that is not needed.
-  if (!headers.some((each) => /^[cftx]/i.test(each))) return headers;
+  // Without such a letter, the list needs no copy. The test includes the values, because that is simpler: at worst, a value
+  // causes a copy that is not needed.
+  if (!headers.some((each) => FIRST.test(each))) return headers;
+  const addresses = splitList(getHeaders(headers, "x-forwarded-for").join());
+  const client = findClient(addresses, trusts);
+  const isAllTrusted = addresses.length > 0 && client === undefined;
   const left: HeaderList = [];
-  const forwardedFor: string[] = [];
-  const forwarded: string[] = [];
-  /** The fields with the scheme, the host and the port that the client has requested. */
-  const requested: [name: string, value: string][] = [];
+  const requested: HeaderList = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    const lower = name.toLowerCase();
-    if (lower === "x-forwarded-for") forwardedFor.push(value);
-    else if (lower === "forwarded") forwarded.push(value);
-    else if (/^x-forwarded-(?:proto|host|port)$/.test(lower)) requested.push([name, value]);
-    else if (!isAlias(name, lower)) left.push(name, value);
+    if (REQUESTED.test(name)) {
+      const kept = isAllTrusted ? value : splitList(value).at(-1);
+      if (kept === undefined) continue;
+      if (!isAllTrusted) removeHeader(requested, name.toLowerCase());
+      requested.push(name, kept);
+    } else if (!CHAIN.test(name) && !isAlias(name)) {
+      left.push(name, value);
+    }
   }
-  const addresses = splitList(forwardedFor.join(","));
-  const client = findClient(addresses, trusts);
   if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client).join(", "));
-  const isAllTrusted = addresses.length > 0 && client === undefined;
-  left.push(...(isAllTrusted ? requested : keepLastValues(requested)).flat());
+  left.push(...requested);
 
-  const elements = parseForwarded(forwarded.join(","));
-  const nodes = elements.map((element) => element.node);
+  const elements = parseForwarded(getHeaders(headers, "forwarded").join());
+  const nodes = elements.map(({ node }) => node);
   const kept = elements.slice(findClient(nodes, trusts));
   if (kept.length > 0) left.push("Forwarded", kept.map(({ text }) => text).join(", "));
   return left;
@@ -54,34 +61,24 @@ export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
  * precedence over `Forwarded`.
  */
 export function findAddress(headers: HeaderList, trusts: Trust): string | undefined {
-  const valueOf = (wanted: string): string =>
-    headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === wanted).join(",");
-  const addresses = splitList(valueOf("x-forwarded-for"));
+  const addresses = splitList(getHeaders(headers, "x-forwarded-for").join());
   const nodes =
-    addresses.length > 0 ? addresses : parseForwarded(valueOf("forwarded")).map(({ node }) => node);
+    addresses.length > 0
+      ? addresses
+      : parseForwarded(getHeaders(headers, "forwarded").join()).map(({ node }) => node);
   const node = nodes[findClient(nodes, trusts) ?? 0];
   return node && withoutPort(node);
 }
 
 /** Whether a name is like `X_Forwarded_For`, which some upstreams take for `X-Forwarded-For` (CVE-2026-30851). */
-function isAlias(name: string, lower: string): boolean {
-  return REQUEST_ASSERTIONS.has(name) && foldName(name) !== lower;
+function isAlias(name: string): boolean {
+  return REQUEST_ASSERTIONS.has(name) && foldName(name) !== name.toLowerCase();
 }
 
 function splitList(value: string): string[] {
-  return value
-    .split(",")
-    .map(trimOws)
-    .filter((each) => each !== "");
-}
-
-function keepLastValues(fields: [name: string, value: string][]): [name: string, value: string][] {
-  const last = new Map<string, [string, string]>();
-  for (const [name, list] of fields) {
-    const value = splitList(list).at(-1);
-    if (value !== undefined) last.set(name.toLowerCase(), [name, value]);
-  }
-  return [...last.values()];
+  // Most lists have one member, which `split` and `filter` would copy twice.
+  const members = value.includes(",") ? value.split(",").map(trimOws) : [trimOws(value)];
+  return members.includes("") ? members.filter((each) => each !== "") : members;
 }
 
 /** Returns the index of the last node that is not trusted; undefined if all are trusted. */
@@ -92,6 +89,8 @@ function findClient(nodes: (string | undefined)[], trusts: Trust): number | unde
 
 /** Returns the address of a node such as `1.2.3.4:5678` or `[::1]:_hidden` (RFC 7239 §6). */
 function withoutPort(node: string): string {
+  // Nearly every node is an address alone.
+  if (!node.startsWith("[") && !(node.includes(":") && node.includes("."))) return node;
   const [, v6, v4] = /^(?:\[([^\]]*)\]|([\d.]+))(?::[\w.-]+)?$/.exec(node) ?? [];
   return v6 ?? v4 ?? node;
 }
@@ -116,6 +115,7 @@ const PARAMETER = new RegExp(
 /** Parses a `Forwarded` list (RFC 7239 §4). Returns no elements if any of them is malformed. */
 function parseForwarded(list: string): Element[] {
   const elements: Element[] = [];
+  if (list === "") return elements;
   let names = new Map<string, string>();
   for (let start = 0, at = 0; at <= list.length;) {
     PARAMETER.lastIndex = at;

@@ -301,9 +301,11 @@ export function addForwarded(
   setUnlessThere(headers, "X-Forwarded-Port", port, inbound);
 }
 
+const WITH_PORT = /:\d+$/;
+
 /** Returns the port of an authority; undefined without one. A capture group would allocate an array for each request. */
 function portOf(authority: string): string | undefined {
-  return /:\d+$/.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
+  return WITH_PORT.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
 /**
@@ -317,8 +319,8 @@ function withoutZone(address: string): string {
 
 /** Adds `value` to the end of a list field; all lines of the field become one. */
 function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
-  if (!inbound) headers.push(name, value);
-  else headers.push(name, [...removeHeader(headers, name.toLowerCase()), value].join(", "));
+  const before = inbound ? removeHeader(headers, name.toLowerCase()).join(", ") : "";
+  headers.push(name, before === "" ? value : `${before}, ${value}`);
 }
 
 /**

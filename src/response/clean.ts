@@ -142,9 +142,11 @@ function readTrailer({ headers, body }: UpstreamResponse): string | undefined {
   return names.length === 0 ? undefined : body.announceTrailers(names.join());
 }
 
+const SENDABLE_REASON = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
+
 /** Returns the reason phrase; `""` for one with characters that `new Response` or node:http refuses (RFC 9112 §4). */
 function cleanReason(statusText: string): string {
-  return /^[\t\u0020-\u007e\u0080-\u00ff]*$/.test(statusText) ? statusText : "";
+  return SENDABLE_REASON.test(statusText) ? statusText : "";
 }
 
 /** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */

@@ -2,27 +2,19 @@
 import { quoteInput } from "../misuse.ts";
 import { RecentMap } from "../recentmap.ts";
 
-/** An IP address. An IPv4 address is mapped into IPv6, so that both spellings are equal (RFC 4291 §2.5.5.2). */
+/** An IP address. */
 export interface Address {
-  /** The 128 bits of the address. */
-  readonly bits: bigint;
+  /** Eight numbers of 16 bits. An IPv4 address is mapped into IPv6, so that both spellings are equal (RFC 4291 §2.5.5.2). */
+  readonly words: readonly number[];
   /** The network interface of a link-local address; `""` for none (RFC 4007 §11). */
   readonly zone: string;
 }
 
 /** The addresses that begin with the same bits. */
 interface Range extends Address {
-  /** The number of bits at the end that may differ. */
-  readonly open: bigint;
-  /**
-   * The first IPv4 address in the range, and the one after the last, as numbers, which cost less than big integers;
-   * undefined if the range has none.
-   */
-  readonly ipv4: readonly [first: number, end: number] | undefined;
+  /** For each word, the bits that all addresses have in common. */
+  readonly masks: readonly number[];
 }
-
-/** The bits of the IPv4 address 0.0.0.0, mapped into IPv6. */
-export const IPV4 = 0xffff_0000_0000n;
 
 const NAMED: ReadonlyMap<string, readonly string[]> = new Map([
   ["loopback", ["127.0.0.0/8", "::1"]],
@@ -43,10 +35,9 @@ const checked = new RecentMap<string, readonly Range[]>(100);
 export function compileRanges(entries: readonly string[]): (text: string) => boolean {
   const ranges = entries.flatMap(rangesOf);
   return (text) => {
-    const ipv4 = parseIPv4(unmapAddress(text));
-    if (ipv4 !== undefined) return ranges.some((range) => isIPv4In(ipv4, range));
     const address = parseIPAddress(text);
-    return address !== undefined && ranges.some((range) => isIn(address, range));
+    if (address !== undefined) for (const range of ranges) if (isIn(address, range)) return true;
+    return false;
   };
 }
 
@@ -72,27 +63,27 @@ export function checkRange(entry: unknown): string | undefined {
 function checkAddresses(entry: unknown, text: string): string | undefined {
   const range = parseRange(text);
   if (range === undefined) return `${quoteInput(entry)} is not an address or a CIDR range`;
-  const first = (range.bits >> range.open) << range.open;
-  if (first === range.bits) return undefined;
+  const first = range.words.map((word, i) => word & (range.masks[i] as number));
+  if (first.join() === range.words.join()) return undefined;
   // The entry may mean the one address, or the whole network: let the caller choose.
   const [address, length] = text.split("/") as [string, string];
   return `"${text}" is not a range: use "${render(first, address)}/${length}", or "${address}" for that address alone`;
 }
 
-/** Formats an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. `URL` formats both. */
-export function render(bits: bigint, like: string): string {
-  if (!like.includes(":")) return new URL(`http://${bits & 0xffff_ffffn}`).hostname;
-  const words = bits.toString(16).padStart(32, "0").match(/.{4}/g) as string[];
-  return new URL(`http://[${words.join(":")}]`).hostname.slice(1, -1) + like.replace(/[^%]*/, "");
+/** Formats an address in the form of the text `like`: as IPv4, or as IPv6 with the zone of `like`. */
+export function render(words: readonly number[], like: string): string {
+  if (!like.includes(":")) return words.slice(6).flatMap(toBytes).join(".");
+  const text = words.map(toHex).join(":");
+  return new URL(`http://[${text}]`).hostname.slice(1, -1) + like.replace(/[^%]*/, "");
 }
 
-function isIPv4In(address: number, { ipv4 }: Range): boolean {
-  return ipv4 !== undefined && address >= ipv4[0] && address < ipv4[1];
-}
-
-function isIn(address: Address, range: Range): boolean {
-  if (range.zone !== "" && range.zone !== address.zone) return false;
-  return (address.bits ^ range.bits) >> range.open === 0n;
+function isIn({ words, zone }: Address, range: Range): boolean {
+  if (range.zone !== "" && range.zone !== zone) return false;
+  for (let i = 0; i < 8; i++) {
+    const differing = (words[i] as number) ^ (range.words[i] as number);
+    if ((differing & (range.masks[i] as number)) !== 0) return false;
+  }
+  return true;
 }
 
 function parseRange(text: string): Range | undefined {
@@ -101,17 +92,10 @@ function parseRange(text: string): Range | undefined {
   const size = base.includes(":") ? 128 : 32;
   const open = size - Number(length ?? size);
   if (address === undefined || open < 0) return undefined;
-  const range = { ...address, open: BigInt(open) };
-  return { ...range, ipv4: findIPv4(range) };
-}
-
-/** Returns the IPv4 addresses in a range; undefined for none. */
-function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
-  const isApart = zone !== "" || (bits ^ IPV4) >> (open > 32n ? open : 32n) !== 0n;
-  if (isApart) return undefined;
-  if (open >= 32n) return [0, 2 ** 32];
-  const first = Number(((bits - IPV4) >> open) << open);
-  return [first, first + 2 ** Number(open)];
+  const masks = address.words.map(
+    (_, i) => 0xffff & (0xffff << Math.min(16, Math.max(0, open - 16 * (7 - i)))),
+  );
+  return { ...address, masks };
 }
 
 /**
@@ -119,17 +103,13 @@ function findIPv4({ bits, zone, open }: Omit<Range, "ipv4">): Range["ipv4"] {
  * another address.
  */
 export function parseIPAddress(text: string): Address | undefined {
-  if (!text.includes(":")) {
-    const ipv4 = parseIPv4(text);
-    return ipv4 === undefined ? undefined : { bits: IPV4 + BigInt(ipv4), zone: "" };
-  }
-  const [, plain = "", zone = ""] = /^([\da-f.:]+)(?:%([^\s%/]+))?$/i.exec(text) ?? [];
-  // The URL parser has the same rules for an address in brackets, and formats the address without dots.
-  const url = URL.parse(`http://[${plain}]`);
-  if (url === null) return undefined;
-  // `::` replaces words that are zero.
-  const [head = "", tail = ""] = url.hostname.slice(1, -1).split("::").map(toDigits);
-  return { bits: BigInt(`0x${head}${tail.padStart(32 - head.length, "0")}`), zone };
+  const zoneAt = text.indexOf("%");
+  const zone = zoneAt < 0 ? "" : text.slice(zoneAt + 1);
+  if (zoneAt >= 0 && /[\s%/]|^$/.test(zone)) return undefined;
+  const plain = zoneAt < 0 ? text : text.slice(0, zoneAt);
+  const ipv4 = parseIPv4(text);
+  const words = ipv4 === undefined ? parseIPv6(plain) : [0, 0, 0, 0, 0, 0xffff, ipv4[0], ipv4[1]];
+  return words && { words, zone };
 }
 
 /** Whether a name is for this machine: `localhost`, and all names below it (RFC 6761 §6.3). */
@@ -142,9 +122,9 @@ export function isIPAddress(text: unknown): text is string {
   return typeof text === "string" && parseIPAddress(text) !== undefined;
 }
 
-/** Returns the number of an IPv4 address such as `192.0.2.7`; undefined for any other text. It allocates no memory. */
-function parseIPv4(text: string): number | undefined {
-  let address = 0;
+/** Returns the last two words of an IPv4 address such as `192.0.2.7`; undefined for any other text. */
+function parseIPv4(text: string): [high: number, low: number] | undefined {
+  let before = 0;
   let byte = -1;
   let dots = 0;
   for (let i = 0; i < text.length; i++) {
@@ -156,20 +136,59 @@ function parseIPv4(text: string): number | undefined {
       if (byte > 255) return undefined;
     } else {
       if (text[i] !== "." || byte < 0) return undefined;
-      address = address * 256 + byte;
+      before = before * 256 + byte;
       byte = -1;
       dots++;
     }
   }
-  return byte >= 0 && dots === 3 ? address * 256 + byte : undefined;
+  return byte < 0 || dots !== 3 ? undefined : [before >> 8, ((before & 255) << 8) + byte];
 }
 
-/** Returns the hexadecimal words of an address without colons, each with four digits: `0db80001` for `db8:1`. */
-function toDigits(words: string): string {
-  return words
-    .split(":")
-    .map((word) => word.padStart(4, "0"))
-    .join("");
+/** Returns the words of an IPv6 address without a zone; undefined for any other text. */
+function parseIPv6(text: string): number[] | undefined {
+  const words = [0, 0, 0, 0, 0, 0, 0, 0];
+  let count = 0;
+  /** The number of words before `::`; -1 without `::`. */
+  let gap = -1;
+  let word = 0;
+  // Skip the first colon, so that `::` at the beginning is an empty word, as elsewhere.
+  let start = text.startsWith("::") ? 1 : 0;
+  for (let i = start; i <= text.length; i++) {
+    const code = text.charCodeAt(i);
+    const letter = (code | 0x20) - 0x57;
+    const digit = code <= 0x39 ? code - 0x30 : letter >= 10 && letter <= 15 ? letter : -1;
+    if (digit >= 0) {
+      if (i === start + 4) return undefined;
+      word = word * 16 + digit;
+    } else if (text[i] === ".") {
+      const ipv4 = parseIPv4(text.slice(start));
+      if (ipv4 === undefined || count > 6) return undefined;
+      words[count++] = ipv4[0];
+      words[count++] = ipv4[1];
+      break;
+    } else {
+      const isEnd = i === text.length;
+      if ((!isEnd && text[i] !== ":") || i === 0) return undefined;
+      if (i > start) {
+        if (count === 8) return undefined;
+        words[count++] = word;
+        word = 0;
+      } else if (isEnd ? gap !== count : gap >= 0) return undefined;
+      else gap = count;
+      start = i + 1;
+    }
+  }
+  if (gap < 0) return count === 8 ? words : undefined;
+  const after = 8 - (count - gap);
+  return count === 8 ? undefined : words.copyWithin(after, gap, count).fill(0, gap, after);
+}
+
+function toBytes(word: number): number[] {
+  return [word >> 8, word & 255];
+}
+
+function toHex(word: number): string {
+  return word.toString(16);
 }
 
 /**
@@ -178,8 +197,8 @@ function toDigits(words: string): string {
  */
 export function networkOf(address: string): string {
   const text = unmapAddress(address);
-  const bits = text.includes(":") ? parseIPAddress(text)?.bits : undefined;
-  return bits === undefined ? text : `${(bits >> 64n).toString(16)}/64`;
+  const words = text.includes(":") ? parseIPAddress(text)?.words : undefined;
+  return words === undefined ? text : `${words.slice(0, 4).map(toHex).join(":")}/64`;
 }
 
 /**

@@ -126,8 +126,10 @@ export function parseTarget(given: TargetAddress): Upstream {
  * @param key a text made from the target; targets with the same key replace each other in `parsed`
  */
 function parseOnce(key: string, target: string | TargetOptions): Upstream {
-  const [copy, upstream] = parsed.get(key) ?? [];
-  if (upstream !== undefined && (target === copy || isUnchanged(target, copy))) return upstream;
+  const known = parsed.get(key);
+  if (known !== undefined && (target === known[0] || isUnchanged(target, known[0]))) {
+    return known[1];
+  }
   const options = typeof target === "string" ? target : (copyOptions(target) as TargetOptions);
   const fresh = parseUncached(options);
   // Evict only the entry that was added first. If it is still in use, it is parsed again, once per 1000 new targets.
@@ -231,6 +233,18 @@ interface Reaching {
     readonly http2?: boolean;
   };
   checkTarget?(upstream: Upstream): void;
+}
+
+/** Parses a target, and makes sure that the transport can reach it. */
+export type Reach = (target: TargetAddress) => Upstream;
+
+/** Makes the `Reach` of a transport; the parameters are those of `assertReachable`. */
+export function createReach(transport: Reaching, hostOption: string | undefined): Reach {
+  return (target) => {
+    const upstream = parseTarget(target);
+    assertReachable(upstream, transport, hostOption);
+    return upstream;
+  };
 }
 
 /**

@@ -394,7 +394,9 @@ export class Balancer implements Upstreams, Group {
     member.active--;
     this.active--;
     this.#queue.free(request);
-    if (member.active === 0) for (const resolve of member.onIdle.splice(0)) resolve();
+    if (member.active === 0 && member.onIdle.length > 0) {
+      for (const resolve of member.onIdle.splice(0)) resolve();
+    }
     this.#queue.pump();
   }
 
@@ -481,6 +483,11 @@ export class Balancer implements Upstreams, Group {
   #refresh(): BalancedMember[] {
     const now = this.#chance.now();
     if (this.#able !== undefined && now < this.#ableUntil) return this.#able;
+    return this.#findAble(now);
+  }
+
+  /** A separate method because of its closure; see `observe` in pipeline.ts. */
+  #findAble(now: number): BalancedMember[] {
     const members = this.#members;
     this.#outliers?.sweep(this.#healths);
     let able = members.filter(isWorking);

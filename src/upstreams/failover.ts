@@ -1,4 +1,5 @@
-import { WatchedBody } from "../body/watched.ts";
+import type { BodySource } from "../body/source.ts";
+import { type BodyWatcher, WatchedBody } from "../body/watched.ts";
 import { placeError, ProxyError, toProxyError } from "../error.ts";
 import {
   type AttemptOptions,
@@ -13,15 +14,15 @@ import { pause } from "../exchange/send.ts";
 import { getHeader, type HeaderList } from "../fields/headers.ts";
 import { badOption } from "../misuse.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { parseTarget, type TargetAddress, type Upstream } from "../target/target.ts";
+import { parseTarget, type Reach, type TargetAddress, type Upstream } from "../target/target.ts";
 import type { Claim } from "../transport/claim.ts";
 import { Deadline } from "../transport/deadline.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Lease, Scope, Send } from "../transport/scope.ts";
-import { WatchedTunnel } from "../transport/tunnel.ts";
+import { type Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
 import { startUpstreams } from "./startupstreams.ts";
-import type { Choose, PickRequest, Reach, Result, Upstreams } from "./upstreams.ts";
+import type { Choose, PickRequest, Result, Upstreams } from "./upstreams.ts";
 
 /** The values that all attempts of one request share. */
 interface FailoverContext {
@@ -89,7 +90,7 @@ class PickQuery implements PickRequest, Claim {
  * The place of one attempt at one of several upstreams. Each pick is followed by exactly one final report: after the
  * attempt, or by `release` if the request is not sent.
  */
-class UpstreamLease implements Lease {
+class UpstreamLease implements Lease, BodyWatcher {
   readonly upstream: Upstream;
   readonly #context: FailoverContext;
   readonly #query: PickRequest;
@@ -99,6 +100,9 @@ class UpstreamLease implements Lease {
   /** Whether an attempt has taken the place, the place was given back, or there is none. */
   isUsed: boolean;
   #isOver: boolean;
+  /** The status and the latency of the response, once the headers have arrived. */
+  #status: Result["status"];
+  #latency = 0;
 
   private constructor(
     context: FailoverContext,
@@ -218,10 +222,18 @@ class UpstreamLease implements Lease {
   ): void {
     if (this.#isOver) return;
     this.#isOver = isOver;
+    this.#status = status;
+    this.#latency = latency;
     const request = this.#query;
     const target = this.#target;
     const { upstreams } = this.#context;
     upstreams.report?.({ target, request, status, error, latency, isOver, isUploaded });
+  }
+
+  /** Called when the body or the tunnel of the response is over. */
+  bodyOver(reason?: unknown): void {
+    const error = reason === undefined ? undefined : toProxyError(reason);
+    this.report(this.#status, error, this.#latency, true);
   }
 
   /** Takes one retry from the upstreams' budget; returns false if the budget allows none. */
@@ -415,7 +427,6 @@ async function awaitPlace(
  */
 class LeasedAttempt {
   readonly #next: Send;
-  readonly #options: AttemptOptions;
   readonly #request: UpstreamRequest;
   readonly #lease: UpstreamLease;
   /** How often the request may be sent again. */
@@ -423,12 +434,10 @@ class LeasedAttempt {
   /** Whether the upstream of this attempt may differ from the one that was picked first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
-  /** The query for another upstream, after `attemptTimeout`. */
+  /** The query for another upstream, after `attemptTimeout`. The retry was taken from the budget before it was made. */
   #nextQuery: PickRequest | undefined;
   /** The lease of the next attempt, which replaces this attempt after `attemptTimeout`. */
   #nextLease: UpstreamLease | undefined;
-  /** Whether the retry for the next attempt was already taken from the budget. */
-  #hasBudget = false;
   #deadline: Deadline | undefined;
   #isOver = false;
   #isUploaded = true;
@@ -441,7 +450,6 @@ class LeasedAttempt {
     isElsewhere = false,
   ) {
     this.#next = next;
-    this.#options = lease.options;
     this.#request = request;
     this.#lease = lease;
     this.#left = left;
@@ -451,7 +459,7 @@ class LeasedAttempt {
   /** Sends the request; if the attempt fails, sends the request to another upstream. */
   send(scope: Scope): Promise<UpstreamResponse> {
     scope.lease = this.#lease;
-    const { attemptTimeout, handsBodiesThrough } = this.#options;
+    const { attemptTimeout, handsBodiesThrough } = this.#lease.options;
     if (this.#left > 0 && attemptTimeout > 0) {
       this.#deadline = new Deadline(attemptTimeout, () => {
         // If a policy of the app throws, this attempt continues.
@@ -472,12 +480,12 @@ class LeasedAttempt {
     received: UpstreamResponse,
     scope: Scope,
   ): UpstreamResponse | Promise<UpstreamResponse> {
-    const { handsBodiesThrough } = this.#options;
+    const { handsBodiesThrough } = this.#lease.options;
     this.#lease.noteResponse();
-    const latency = this.#report(received.status, undefined, false);
+    this.#report(received.status, undefined, false);
     const upstream = this.#isElsewhere ? this.#lease.upstream : received.upstream;
-    const response = reportWhenOver(received, this.#lease, latency, handsBodiesThrough, upstream);
-    if (this.#options.retry.statusCodes.includes(received.status)) {
+    const response = reportWhenOver(received, this.#lease, handsBodiesThrough, upstream);
+    if (this.#lease.options.retry.statusCodes.includes(received.status)) {
       const again = this.#nextAttempt(scope, "status", "another");
       if (again !== undefined) return this.#sendElsewhere(again, scope, response, undefined);
     }
@@ -510,15 +518,14 @@ class LeasedAttempt {
    */
   #isRefusedLook({ isLook }: Scope, outcome: Outcome): boolean {
     const isRefused = outcome === "refused" || outcome === "unresolved";
-    return isLook && isRefused && this.#options.retry.attempts > 0;
+    return isLook && isRefused && this.#lease.options.retry.attempts > 0;
   }
 
-  /** Reports the response, or the error. Returns the milliseconds that the attempt took until then. */
-  #report(status: number | undefined, error: ProxyError | undefined, isOver: boolean): number {
+  /** Reports the response, or the error. */
+  #report(status: number | undefined, error: ProxyError | undefined, isOver: boolean): void {
     this.#stop();
     const latency = performance.now() - this.#startedAt;
     this.#lease.report(status, error, latency, isOver, this.#isUploaded);
-    return latency;
   }
 
   /** Ends the time limit of the attempt, and removes the query for the next attempt from the queue if it waits there. */
@@ -530,14 +537,14 @@ class LeasedAttempt {
 
   #nextAttempt(scope: Scope, outcome: Outcome, place: RetryPlace): NextAttempt | undefined {
     if (scope.error !== undefined) return undefined;
-    return nextAttempt(this.#request, outcome, place, this.#options.retry, this.#left);
+    return nextAttempt(this.#request, outcome, place, this.#lease.options.retry, this.#left);
   }
 
   /** Sends the request to the same upstream, at the same place. */
   async #sendAgain({ request, left }: NextAttempt, scope: Scope): Promise<UpstreamResponse> {
     this.#stop();
     this.#nextLease?.release();
-    const { delay } = this.#options.retry;
+    const { delay } = this.#lease.options.retry;
     const again = scope.again();
     try {
       if (delay > 0) await pause(delay, again);
@@ -562,8 +569,8 @@ class LeasedAttempt {
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
     // With `wait`, a refused request spends no retry budget. Without budget left, it would otherwise wait although another
     // upstream may take it.
-    const isFree = this.#options.waits && next.left === this.#left;
-    if (picked === undefined && (isFree || this.#hasBudget || lease.spendRetry())) {
+    const isFree = this.#lease.options.waits && next.left === this.#left;
+    if (picked === undefined && (isFree || this.#nextQuery !== undefined || lease.spendRetry())) {
       query = lease.newQuery(scope);
       picked = lease.pickAnother(query);
     }
@@ -574,7 +581,7 @@ class LeasedAttempt {
     // Discard the response before the wait. Otherwise, two requests could wait for each other's upstream.
     if (response !== undefined) discardBody(response);
     const again = scope.again();
-    const following = await awaitPlace(picked, this.#options.retry.delay, again, query);
+    const following = await awaitPlace(picked, this.#lease.options.retry.delay, again, query);
     if (following === undefined) throw response === undefined ? thrown : lease.unavailable();
     // A target that the app implements may pick the same upstream again. That counts as a retry; otherwise, the request
     // could be sent without end.
@@ -595,7 +602,6 @@ class LeasedAttempt {
   async #tryAnother(scope: Scope, limit: number): Promise<void> {
     if (this.#nextAttempt(scope, "abandoned", "another") === undefined) return;
     if (!this.#lease.spendRetry()) return;
-    this.#hasBudget = true;
     this.#nextQuery = this.#lease.newQuery(scope);
     const another = await this.#lease.pickAnother(this.#nextQuery);
     if (this.#isOver || another === undefined) return another?.release();
@@ -608,9 +614,13 @@ class LeasedAttempt {
     const request = this.#request;
     if (request.body === null || request.body.replay !== undefined) return request;
     this.#isUploaded = false;
-    if (handsBodiesThrough) return request;
-    const onEnd = (reason?: unknown): void => void (this.#isUploaded = reason === undefined);
-    return { ...request, body: new WatchedBody(request.body, onEnd) };
+    return handsBodiesThrough ? request : { ...request, body: this.#watch(request.body) };
+  }
+
+  /** A separate method because of its closure; see `observe` in pipeline.ts. */
+  #watch(body: BodySource): BodySource {
+    const bodyOver = (reason?: unknown): void => void (this.#isUploaded = reason === undefined);
+    return new WatchedBody(body, { bodyOver });
   }
 }
 
@@ -621,20 +631,23 @@ class LeasedAttempt {
 function reportWhenOver(
   response: UpstreamResponse,
   lease: UpstreamLease,
-  latency: number,
   handsBodiesThrough: boolean,
   upstream: Upstream | undefined,
 ): UpstreamResponse {
-  const { status, body, tunnel } = response;
-  const end = (reason?: unknown): void => {
-    const error = reason === undefined ? undefined : toProxyError(reason);
-    lease.report(status, error, latency, true);
-  };
-  if (tunnel !== undefined)
-    return { ...response, tunnel: new WatchedTunnel(tunnel, end), upstream };
-  if (body !== null && !handsBodiesThrough) {
-    return { ...response, body: new WatchedBody(body, end), upstream };
+  const { body, tunnel } = response;
+  if (tunnel !== undefined) return { ...response, tunnel: watchTunnel(tunnel, lease), upstream };
+  if (body !== null && !handsBodiesThrough && !hasArrived(body)) {
+    return { ...response, body: new WatchedBody(body, lease), upstream };
   }
-  end();
+  lease.bodyOver();
   return upstream === undefined ? response : { ...response, upstream };
+}
+
+/** Whether all bytes of a body are here, as those of most small bodies are: the upstream has then nothing more to do. */
+function hasArrived({ length, buffered, error }: BodySource): boolean {
+  return length !== undefined && length === buffered && error === undefined;
+}
+
+function watchTunnel(tunnel: Tunnel, lease: UpstreamLease): Tunnel {
+  return new WatchedTunnel(tunnel, (reason) => lease.bodyOver(reason));
 }

@@ -1,4 +1,4 @@
-import { type Chance, type Policy, pickTwo } from "./policy.ts";
+import { type Chance, type Member, pickCheaper, type Policy } from "./policy.ts";
 
 /**
  * Picks the one of two random upstreams that has fewer requests for its weight. Two random choices spread the load almost
@@ -6,10 +6,9 @@ import { type Chance, type Policy, pickTwo } from "./policy.ts";
  * @see https://www.eecs.harvard.edu/~michaelm/postscripts/tpds2001.pdf
  */
 export function leastConnections(chance: Chance): Policy {
-  return {
-    pick(able, _request, group) {
-      const [one, other] = pickTwo(able, group, chance);
-      return other.active * one.weight < one.active * other.weight ? other : one;
-    },
-  };
+  return { pick: (able, _request, group) => pickCheaper(able, group, chance, costOf) };
+}
+
+function costOf({ active, weight }: Member): number {
+  return active / weight;
 }

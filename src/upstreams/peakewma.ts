@@ -1,4 +1,4 @@
-import { type Chance, type Member, type Policy, pickTwo } from "./policy.ts";
+import { type Chance, type Member, pickCheaper, type Policy } from "./policy.ts";
 
 /** Milliseconds in which a measured latency loses most of its influence. */
 const DECAY = 10_000;
@@ -25,10 +25,7 @@ export function peakEwma(chance: Chance): Policy {
   }
 
   return {
-    pick(able, _request, group) {
-      const [one, other] = pickTwo(able, group, chance);
-      return costOf(other) < costOf(one) ? other : one;
-    },
+    pick: (able, _request, group) => pickCheaper(able, group, chance, costOf),
     observe(member, latency) {
       const now = chance.now();
       const before = measured.get(member);

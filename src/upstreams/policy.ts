@@ -84,26 +84,37 @@ export const realChance: Chance = {
 const MAX_DRAWS = 64;
 
 /**
- * Returns two different upstreams at random, by their weights; the same one twice if there is only one. If both draws could
+ * Draws two different upstreams at random, by their weights, and returns the one with the lower cost. If both draws could
  * return the same upstream, one of three upstreams would get a ninth of the requests, however slow it is.
  */
-export function pickTwo(
+export function pickCheaper(
   able: readonly Member[],
   { heaviest }: Group,
   { random }: Chance,
-): [Member, Member] {
-  // Accept a drawn upstream with a probability that is proportional to its weight, and otherwise draw again. The time for
-  // this does not depend on the number of upstreams.
-  const draw = (except = Infinity): number => {
-    const count = except < able.length ? able.length - 1 : able.length;
-    for (let draws = 1; ; draws++) {
-      let index = Math.floor(random() * count);
-      if (index >= except) index++;
-      const { weight } = able[index] as Member;
-      if (weight >= heaviest || draws === MAX_DRAWS || random() * heaviest < weight) return index;
-    }
-  };
-  const one = draw();
-  const other = able.length > 1 ? draw(one) : one;
-  return [able[one] as Member, able[other] as Member];
+  costOf: (member: Member) => number,
+): Member {
+  const index = drawIndex(able, heaviest, random, Infinity);
+  const one = able[index] as Member;
+  if (able.length === 1) return one;
+  const other = able[drawIndex(able, heaviest, random, index)] as Member;
+  return costOf(other) < costOf(one) ? other : one;
+}
+
+/**
+ * Draws an upstream other than the one with the index `except`. It accepts a drawn upstream with a probability that is
+ * proportional to its weight, and otherwise draws again: the time for this does not depend on the number of upstreams.
+ */
+function drawIndex(
+  able: readonly Member[],
+  heaviest: number,
+  random: Chance["random"],
+  except: number,
+): number {
+  const count = except < able.length ? able.length - 1 : able.length;
+  for (let draws = 1; ; draws++) {
+    let index = Math.floor(random() * count);
+    if (index >= except) index++;
+    const { weight } = able[index] as Member;
+    if (weight >= heaviest || draws === MAX_DRAWS || random() * heaviest < weight) return index;
+  }
 }

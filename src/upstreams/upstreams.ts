@@ -2,15 +2,12 @@ import type { ProxyError } from "../error.ts";
 import type { AttemptOptions } from "../exchange/repeat.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import type { Incoming } from "../request/incoming.ts";
-import type { TargetAddress, Upstream } from "../target/target.ts";
+import type { Reach, TargetAddress } from "../target/target.ts";
 import type { UpstreamResponse } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Claim } from "../transport/claim.ts";
 import type { Lease, Scope } from "../transport/scope.ts";
 import type { UpstreamState } from "../transport/stats.ts";
-
-/** Parses a target, and makes sure that the transport can reach it. */
-export type Reach = (target: TargetAddress) => Upstream;
 
 /** The type of `choose`, the function with which a target with several upstreams sends requests. */
 export interface Choose {

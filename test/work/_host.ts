@@ -53,8 +53,8 @@ const { balance } = await import("../../src/upstreams/balance.ts");
 const parts: Record<string, ProxyOptions> = {
   serverTiming: { serverTiming: true },
   onRequestEnd: { onRequestEnd() {} },
-  onRequest: { onRequest() {} },
-  onResponse: { onResponse() {} },
+  onRequest: { onRequest: (draft) => draft.headers.set("x-a", "1") },
+  onResponse: { onResponse: (response) => response.headers.set("x-a", "1") },
 };
 const part = process.env["PART"] ?? "";
 const target = part === "balance" ? balance([upstream]) : upstream;

@@ -154,10 +154,10 @@ describe.each(workHosts)("%s", (host) => {
 
 /** The additional kilobytes that a GET on `node:http` allocates with one option, in code that V8 has not optimized. */
 const partBudgets: Readonly<Record<string, number>> = {
-  serverTiming: 2.6,
-  balance: 3.6,
-  onRequest: 10.6,
-  onResponse: 6.4,
+  serverTiming: 1.7,
+  balance: 2.3,
+  onRequest: 3.1,
+  onResponse: 2.4,
 };
 
 test("the number of bytes that an option allocates per request is within the budget", async () => {

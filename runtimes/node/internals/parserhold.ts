@@ -198,7 +198,7 @@ export class ParserHold {
 
   /** Replaces the member `kOnExecute`. Node calls it with the result of parsing bytes that the parser itself has read. */
   readonly #onParsed: OnExecute = (result) => {
-    const left = this.#settle(result, () => this.#parser.getCurrentBuffer());
+    const left = this.#settle(result);
     this.#ofNode.onExecute.call(this.#parser, left);
     this.#readOn();
   };
@@ -209,19 +209,22 @@ export class ParserHold {
       this.#keep(bytes);
       return bytes.byteLength;
     }
-    return this.#settle(this.#execute(bytes), () => bytes);
+    return this.#settle(this.#execute(bytes), bytes);
   };
 
   #execute(bytes: Buffer): unknown {
     return this.#ofNode.execute.call(this.#parser, bytes);
   }
 
-  /** Keeps the bytes behind the head at which the parser has stopped, and returns the result as if all had been parsed. */
-  #settle(result: unknown, read: () => Buffer): unknown {
+  /**
+   * Keeps the bytes behind the head at which the parser has stopped, and returns the result as if all had been parsed.
+   * @param given the bytes, unless the parser has read them itself
+   */
+  #settle(result: unknown, given?: Buffer): unknown {
     if (this.#held === undefined) return result;
     const { code, bytesParsed = 0 } = result as { code?: unknown; bytesParsed?: number };
     if (code !== "HPE_PAUSED") return result;
-    const bytes = read();
+    const bytes = given ?? this.#parser.getCurrentBuffer();
     const rest = bytes.subarray(bytesParsed);
     if (rest.byteLength > 0) this.#kept.unshift(rest);
     this.#keptBytes += rest.byteLength;

@@ -221,9 +221,14 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   passOnLater(attempt: Attempt): void {
     if (this.#answered.push(attempt) > 1) return;
     runAfterRead ??= process.getBuiltinModule("node:timers").setImmediate;
-    runAfterRead(() => {
-      for (const each of this.#answered.splice(0)) each.passOn();
-    });
+    runAfterRead(passOnAnswered, this);
+  }
+
+  /** @internal Passes on the responses that `passOnLater` has held back. */
+  passOnAnswered(): void {
+    const answered = this.#answered;
+    this.#answered = [];
+    for (let i = 0; i < answered.length; i++) (answered[i] as Attempt).passOn();
   }
 
   /** Records that an attempt has become a tunnel. */
@@ -343,6 +348,11 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
       cause: error,
     });
   }
+}
+
+/** A function outside of the class, so that a response needs no closure. */
+function passOnAnswered(connection: Pick<Http2Connection<StreamJob>, "passOnAnswered">): void {
+  connection.passOnAnswered();
 }
 
 function closed(): ProxyError {

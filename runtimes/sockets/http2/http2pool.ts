@@ -56,7 +56,12 @@ export class Http2Pool
     this.#handover = new Handover(parts.connector);
   }
 
-  send(...[request, scope, resolve, reject]: AttemptArguments): void {
+  send(
+    request: AttemptArguments[0],
+    scope: AttemptArguments[1],
+    resolve: AttemptArguments[2],
+    reject: AttemptArguments[3],
+  ): void {
     const attempt = new StreamAttempt(request, scope, resolve, reject);
     const { beginLater } = this.#parts;
     // Wait for a small body to arrive: it is then sent with its length, and can be sent again.

@@ -20,7 +20,7 @@ import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/m
 import { MAX_INTERIM, type Scope } from "../../../src/transport/scope.ts";
 import { countTaken } from "../../../src/transport/slowclients.ts";
 import { assertKey, toSwitch } from "../../../src/websocket/extendedconnect.ts";
-import { copyOf } from "../buffercodec.ts";
+import { bufferMemory } from "../buffercodec.ts";
 import type { Http2Connection } from "./http2connection.ts";
 import { toStreamError } from "./http2errors.ts";
 import {
@@ -423,7 +423,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#scope.headersReceived(isEventStream(headers));
     if (hasBody) {
       this.#bytesLeft = length;
-      this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft);
+      this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft, bufferMemory);
     }
     // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the
     // response until all frames of the read are reported: the head and a small body then go to the client in one write.
@@ -472,9 +472,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (!this.#isAnswered) return void (this.#early ??= []).push(chunk);
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
     this.#received += chunk.byteLength;
-    // The body's sink may transfer the memory of a chunk, so the memory must hold nothing else.
-    const isAlone = chunk.byteLength === chunk.buffer.byteLength;
-    this.#body?.push(isAlone ? chunk : copyOf(chunk));
+    this.#body?.push(chunk);
   }
 
   onTrailers(raw: HeaderList): void {
@@ -656,10 +654,12 @@ function readStatus(raw: HeaderList): number {
   return Number(getHeader(raw, ":status"));
 }
 
+const LENGTH = /^\d{1,15}$/;
+
 /** @throws ProxyError for a length that Fetchway refuses over HTTP/1.1, too */
 function parseLength(value: string | undefined): number | undefined {
   if (value === undefined) return undefined;
-  if (!/^\d{1,15}$/.test(value)) throw malformedMessage("no valid Content-Length");
+  if (!LENGTH.test(value)) throw malformedMessage("no valid Content-Length");
   return Number(value);
 }
 

@@ -45,7 +45,7 @@ test("`clientKey` is made from the peer's address, or from the address that the 
   const { request } = createRequest();
   expect(readRequest(request, server, {}).clientKey).toBe("192.0.2.7");
   const clientAddress = (): string => "2001:db8::1";
-  expect(readRequest(request, server, { clientAddress }).clientKey).toBe("20010db800000000/64");
+  expect(readRequest(request, server, { clientAddress }).clientKey).toBe("2001:db8:0:0/64");
 });
 
 test.each<[string, RequestInit]>([

@@ -32,5 +32,5 @@ test("`clientKey` is made from the peer's address, or from the address that the 
   const info = { remoteAddr: { hostname: "192.0.2.7" } };
   expect(readRequest(request, info, {}).clientKey).toBe("192.0.2.7");
   const clientAddress = (): string => "2001:db8::1";
-  expect(readRequest(request, info, { clientAddress }).clientKey).toBe("20010db800000000/64");
+  expect(readRequest(request, info, { clientAddress }).clientKey).toBe("2001:db8:0:0/64");
 });

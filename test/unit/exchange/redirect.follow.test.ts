@@ -85,9 +85,9 @@ describe("redirects", () => {
     );
     const names = transport.hops.map((hop) => hop.headers.filter((_, i) => i % 2 === 0));
     expect(names).toEqual([
-      ["cookie", "x-both", "x-client", "x-config", "x-hook"],
-      ["x-client"],
-      ["x-client"],
+      ["Cookie", "X-Client", "x-config", "x-hook", "x-both"],
+      ["X-Client"],
+      ["X-Client"],
     ]);
   });
 

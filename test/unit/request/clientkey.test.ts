@@ -21,9 +21,9 @@ const FORWARDED = ["X-Forwarded-For", "203.0.113.1, 192.0.2.7, 10.9.9.9"];
 test.each<[string, string | undefined, string | undefined]>([
   ["IPv4", "192.0.2.7", "192.0.2.7"],
   ["IPv4 in the form of IPv6", "::ffff:192.0.2.7", "192.0.2.7"],
-  ["a network of IPv6", "2001:db8:1:2:3:4:5:6", "20010db800010002/64"],
-  ["the same network", "2001:db8:1:2::1", "20010db800010002/64"],
-  ["another network", "2001:db8:1:3::1", "20010db800010003/64"],
+  ["a network of IPv6", "2001:db8:1:2:3:4:5:6", "2001:db8:1:2/64"],
+  ["the same network", "2001:db8:1:2::1", "2001:db8:1:2/64"],
+  ["another network", "2001:db8:1:3::1", "2001:db8:1:3/64"],
   ["an unknown address", undefined, undefined],
   ["a text that is no address", "unix:", "unix:"],
 ])("%s: a client with the address %s has the key %s", (_, address, key) => {
@@ -44,11 +44,11 @@ test.each<[string, HeaderList, string]>([
     "192.0.2.2",
   ],
   ["the address without its port", ["X-Forwarded-For", "192.0.2.7:4711"], "192.0.2.7"],
-  ["the network of an IPv6 address", ["X-Forwarded-For", "2001:db8:0:1::5"], "20010db800000001/64"],
+  ["the network of an IPv6 address", ["X-Forwarded-For", "2001:db8:0:1::5"], "2001:db8:0:1/64"],
   [
     "the last address of Forwarded",
     ["Forwarded", 'for=192.0.2.1, for="[2001:db8::1]:1"'],
-    "20010db800000000/64",
+    "2001:db8:0:0/64",
   ],
   ["a name in Forwarded", ["Forwarded", "for=_hidden"], "_hidden"],
   [

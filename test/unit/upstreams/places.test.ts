@@ -1,6 +1,7 @@
 /** Each request takes one place at an upstream, and always gives it back. */
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../../../src/body/bytes.ts";
+import { ResponseBody } from "../../../src/body/responsebody.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import { ProxyError } from "../../../src/error.ts";
 import type { Scope } from "../../../src/transport/scope.ts";
@@ -177,6 +178,32 @@ describe("a place at an upstream", () => {
     await response.body?.cancel();
     expectIdle(endless.target);
   });
+
+  test.each([2, 1])(
+    "is given back with the response headers if all bytes have arrived: %i of 2",
+    async (arrived) => {
+      const places: number[] = [];
+      const note: Interceptor = (next) => async (request, scope) => {
+        const response = await next(request, scope);
+        places.push(target.active);
+        return response;
+      };
+      let body: ResponseBody | undefined;
+      const inlet = { pause() {}, resume() {}, cancel() {} };
+      const answer: Answer = async (_, scope) => {
+        body = new ResponseBody(scope, inlet, 2);
+        body.push(new Uint8Array(arrived));
+        return { ...respond(), body };
+      };
+      const { target, ask } = setUp(answer, { interceptors: { request: [note] } });
+      const response = await ask();
+      expect(places).toEqual([arrived === 2 ? 0 : 1]);
+      if (arrived < 2) body?.push(new Uint8Array(1));
+      body?.end();
+      expect((await response.bytes()).length).toBe(2);
+      expectIdle(target);
+    },
+  );
 
   test("is given back if a redirect is followed", async () => {
     const { target, ask, sent } = setUp(
