@@ -1,7 +1,9 @@
-// Go's ReverseProxy as its documentation shows it, with a pool large enough to reuse connections.
+// Go's ReverseProxy as its documentation shows it, with a pool large enough to reuse connections. Flags set what else a
+// proxy may need; without flags, the transport and the server have their defaults.
 package main
 
 import (
+	"flag"
 	"io"
 	"log"
 	"net/http"
@@ -11,6 +13,10 @@ import (
 )
 
 func main() {
+	disableCompression := flag.Bool("disable-compression", false, "do not ask the upstream for gzip")
+	flushInterval := flag.Duration("flush-interval", 0, "how long a response may wait in a buffer; negative: not at all")
+	readHeaderTimeout := flag.Duration("read-header-timeout", 0, "how long a client may take to send the fields of a request")
+	flag.Parse()
 	target, err := url.Parse(os.Getenv("TARGET"))
 	if err != nil {
 		log.Fatal(err)
@@ -19,9 +25,10 @@ func main() {
 	// By default, the pool keeps only two idle connections to a host, so most requests of a load would open a new one.
 	transport.MaxIdleConnsPerHost = 4096
 	transport.MaxIdleConns = 4096
-	transport.DisableCompression = true
+	transport.DisableCompression = *disableCompression
 	proxy := &httputil.ReverseProxy{
-		Transport: transport,
+		Transport:     transport,
+		FlushInterval: *flushInterval,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.SetXForwarded()
@@ -32,5 +39,10 @@ func main() {
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), proxy))
+	server := &http.Server{
+		Addr:              "127.0.0.1:" + os.Getenv("PORT"),
+		Handler:           proxy,
+		ReadHeaderTimeout: *readHeaderTimeout,
+	}
+	log.Fatal(server.ListenAndServe())
 }

@@ -1,0 +1,117 @@
+/** The contestants from npm. Each is a program on Node, as its README shows it; those that the benchmarks measure are theirs. */
+import { join } from "node:path";
+import { findPort } from "../../helpers/serve.ts";
+import type { Contestant } from "../contestant.ts";
+import { launch, packageVersionOf, root } from "./_launch.ts";
+
+/** Options that harden a contestant, and their effect. */
+type Hardening = readonly [options: object, effect: string];
+
+function labelOf([options]: Hardening): string {
+  return Object.entries(options)
+    .map(([name, value]) => `${name}: ${JSON.stringify(value)}`)
+    .join(", ");
+}
+
+/**
+ * Returns a contestant that is a program on Node.
+ * @param program its file in the repository
+ * @param packages the packages that it uses
+ */
+function onNode(
+  name: string,
+  program: string,
+  packages: readonly string[],
+  hardenings: readonly Hardening[],
+): Contestant {
+  return {
+    name,
+    source: "npm",
+    hardenings: Object.fromEntries(hardenings.map((each) => [labelOf(each), each[1]])),
+    async start({ upstream, hardening }) {
+      const version = packages.map((each) => `${each} ${packageVersionOf(each)}`).join(", ");
+      const [options = {}] = hardenings.find((each) => labelOf(each) === hardening) ?? [];
+      const port = await findPort();
+      const started = await launch([process.execPath, join(root, program)], port, {
+        TARGET: `http://127.0.0.1:${upstream}`,
+        OPTIONS: JSON.stringify(options),
+      });
+      return { ...started, version, configuration: program };
+    },
+  };
+}
+
+const BENCH = "bench/contestants";
+const PROGRAMS = "test/compare/contestants/programs";
+
+const ofHttpxy: Hardening = [
+  { xfwd: true },
+  "Sends X-Forwarded-For, -Port, -Proto and -Host, unless the client sent them.",
+];
+const manualRedirect: Hardening = [
+  { redirect: "manual" },
+  "Passes redirects to the client instead of following them.",
+];
+
+export const npm: readonly Contestant[] = [
+  onNode("httpxy", `${BENCH}/httpxy-server.ts`, ["httpxy"], [ofHttpxy]),
+  onNode(
+    "http-proxy-3",
+    `${BENCH}/http-proxy-3.ts`,
+    ["http-proxy-3"],
+    [[{ xfwd: true }, "Appends to X-Forwarded-For, -Port and -Proto, and sends X-Forwarded-Host."]],
+  ),
+  onNode(
+    "hpm",
+    `${BENCH}/http-proxy-middleware.ts`,
+    ["http-proxy-middleware", "httpxy"],
+    [ofHttpxy],
+  ),
+  onNode(
+    "fastify",
+    `${BENCH}/fastify.ts`,
+    ["@fastify/http-proxy", "fastify"],
+    [
+      [
+        { retryMethods: [] },
+        "Does not repeat a request that was answered with 503 or whose connection failed.",
+      ],
+    ],
+  ),
+  onNode(
+    "h3",
+    `${BENCH}/h3-own.ts`,
+    ["h3", "srvx"],
+    [
+      [
+        { xfwd: true },
+        "Appends to X-Forwarded-For, and replaces X-Forwarded-Proto, -Host and -Port.",
+      ],
+      [{ locationRewrite: false }, "Leaves Location and Refresh as the upstream sent them."],
+    ],
+  ),
+  onNode(
+    "hono",
+    `${BENCH}/hono-own.ts`,
+    ["hono", "@hono/node-server"],
+    [
+      manualRedirect,
+      [{ strictConnectionProcessing: true }, "Removes the fields that Connection names."],
+    ],
+  ),
+  onNode(
+    "express-http-proxy",
+    `${PROGRAMS}/express-http-proxy.ts`,
+    ["express-http-proxy", "express"],
+    [[{ parseReqBody: false }, "Sends a request body while it arrives, of any size."]],
+  ),
+  onNode(
+    "remix",
+    `${PROGRAMS}/remix.ts`,
+    ["@remix-run/fetch-proxy", "@remix-run/node-fetch-server"],
+    [
+      manualRedirect,
+      [{ xForwardedHeaders: true }, "Appends to X-Forwarded-Proto, -Host and -Port."],
+    ],
+  ),
+];
