@@ -11,6 +11,17 @@ export const root: string = join(import.meta.dirname, "../../..");
 /** The folder of programs that are compiled here. */
 export const CACHE: string = join(root, "node_modules/.cache/compare");
 
+/** What hardens a contestant, by label: a setting in its own form, and the effect. */
+export type Hardenings<Setting> = Readonly<
+  Record<string, readonly [setting: Setting, effect: string]>
+>;
+
+export function effectsOf(hardenings: Hardenings<unknown>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(hardenings).map(([label, [, effect]]) => [label, effect]),
+  );
+}
+
 /** Starts a program, and waits until it accepts connections on this port. */
 export async function launch(
   command: Command,

@@ -3,29 +3,32 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
-import { CACHE, launch, versionOf } from "./_launch.ts";
+import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.ts";
 
 /** Debian 12 has only 2.6, of 2022. */
 const VERSION = "v2.11.9";
 
-/** Each label is a subdirective of `reverse_proxy`. */
-const hardenings = {
-  "header_up -Forwarded": "Removes a Forwarded field that the client sent.",
-  "flush_interval -1": "Sends a response body while it arrives.",
-  "transport http { compression off }":
+/** Subdirectives of `reverse_proxy`. */
+const hardenings: Hardenings<string> = {
+  "header_up -Forwarded": [
+    "header_up -Forwarded",
+    "Removes a Forwarded field that the client sent.",
+  ],
+  "flush_interval -1": ["flush_interval -1", "Sends a response body while it arrives."],
+  "transport http, compression off": [
+    "transport http {\n\t\t\tcompression off\n\t\t}",
     "Does not ask the upstream for gzip, which the transport would decode.",
+  ],
 };
 
 function toConfig(port: number, upstream: number, hardening = ""): string {
-  const block = hardening.replaceAll(/([{}]) ?| (?=\})/g, (_, brace = "") =>
-    brace === "}" ? "\n\t\t}" : brace ? "{\n\t\t\t" : "",
-  );
+  const [text] = hardenings[hardening] ?? [];
   return `{
 	admin off
 }
 http://:${port} {
 	bind 127.0.0.1
-	reverse_proxy 127.0.0.1:${upstream}${hardening && ` {\n\t\t${block}\n\t}`}
+	reverse_proxy 127.0.0.1:${upstream}${text ? ` {\n\t\t${text}\n\t}` : ""}
 }
 `;
 }
@@ -48,7 +51,7 @@ function buildCaddy(): string {
 export const caddy: Contestant = {
   name: "caddy",
   source: "go",
-  hardenings,
+  hardenings: effectsOf(hardenings),
   async start({ upstream, folder, hardening }) {
     const binary = buildCaddy();
     const port = await findPort();

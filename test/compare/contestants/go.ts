@@ -1,10 +1,10 @@
 import { goCommand } from "../../../bench/commands.ts";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
-import { CACHE, launch, versionOf } from "./_launch.ts";
+import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.ts";
 
-/** A field of Go's Transport, ReverseProxy or Server, the flag that sets it, and its effect. */
-const HARDENINGS: Record<string, [flag: string, effect: string]> = {
+/** A field of Go's Transport, ReverseProxy or Server, and the flag that sets it. */
+const hardenings: Hardenings<string> = {
   "Transport.DisableCompression: true": [
     "-disable-compression",
     "Does not ask the upstream for gzip, which the transport would decode.",
@@ -23,15 +23,12 @@ const HARDENINGS: Record<string, [flag: string, effect: string]> = {
 export const go: Contestant = {
   name: "go",
   source: "go",
-  hardenings: Object.fromEntries(
-    Object.entries(HARDENINGS).map(([label, [, effect]]) => [label, effect]),
-  ),
+  hardenings: effectsOf(hardenings),
   async start({ upstream, hardening = "" }) {
     const version = versionOf(["go", "version"], "install Go 1.21 or later");
-    const [flag] = HARDENINGS[hardening] ?? [];
+    const [flag] = hardenings[hardening] ?? [];
     const port = await findPort();
     const started = await launch(goCommand(CACHE, ...(flag ? [flag] : [])), port, {
-      PORT: `${port}`,
       TARGET: `http://127.0.0.1:${upstream}`,
     });
     return { ...started, version, configuration: "bench/contestants/go/main.go" };

@@ -2,16 +2,7 @@
 import { join } from "node:path";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
-import { launch, packageVersionOf, root } from "./_launch.ts";
-
-/** Options that harden a contestant, and their effect. */
-type Hardening = readonly [options: object, effect: string];
-
-function labelOf([options]: Hardening): string {
-  return Object.entries(options)
-    .map(([name, value]) => `${name}: ${JSON.stringify(value)}`)
-    .join(", ");
-}
+import { effectsOf, type Hardenings, launch, packageVersionOf, root } from "./_launch.ts";
 
 /**
  * Returns a contestant that is a program on Node.
@@ -22,15 +13,15 @@ function onNode(
   name: string,
   program: string,
   packages: readonly string[],
-  hardenings: readonly Hardening[],
+  hardenings: Hardenings<object>,
 ): Contestant {
   return {
     name,
     source: "npm",
-    hardenings: Object.fromEntries(hardenings.map((each) => [labelOf(each), each[1]])),
-    async start({ upstream, hardening }) {
+    hardenings: effectsOf(hardenings),
+    async start({ upstream, hardening = "" }) {
       const version = packages.map((each) => `${each} ${packageVersionOf(each)}`).join(", ");
-      const [options = {}] = hardenings.find((each) => labelOf(each) === hardening) ?? [];
+      const [options = {}] = hardenings[hardening] ?? [];
       const port = await findPort();
       const started = await launch([process.execPath, join(root, program)], port, {
         TARGET: `http://127.0.0.1:${upstream}`,
@@ -44,74 +35,72 @@ function onNode(
 const BENCH = "bench/contestants";
 const PROGRAMS = "test/compare/contestants/programs";
 
-const ofHttpxy: Hardening = [
-  { xfwd: true },
-  "Sends X-Forwarded-For, -Port, -Proto and -Host, unless the client sent them.",
-];
-const manualRedirect: Hardening = [
-  { redirect: "manual" },
-  "Passes redirects to the client instead of following them.",
-];
+const ofHttpxy: Hardenings<object> = {
+  "xfwd: true": [
+    { xfwd: true },
+    "Sends X-Forwarded-For, -Port, -Proto and -Host, unless the client sent them.",
+  ],
+};
+const manualRedirect: Hardenings<object> = {
+  'redirect: "manual"': [
+    { redirect: "manual" },
+    "Passes redirects to the client instead of following them.",
+  ],
+};
 
 export const npm: readonly Contestant[] = [
-  onNode("httpxy", `${BENCH}/httpxy-server.ts`, ["httpxy"], [ofHttpxy]),
-  onNode(
-    "http-proxy-3",
-    `${BENCH}/http-proxy-3.ts`,
-    ["http-proxy-3"],
-    [[{ xfwd: true }, "Appends to X-Forwarded-For, -Port and -Proto, and sends X-Forwarded-Host."]],
-  ),
-  onNode(
-    "hpm",
-    `${BENCH}/http-proxy-middleware.ts`,
-    ["http-proxy-middleware", "httpxy"],
-    [ofHttpxy],
-  ),
-  onNode(
-    "fastify",
-    `${BENCH}/fastify.ts`,
-    ["@fastify/http-proxy", "fastify"],
-    [
-      [
-        { retryMethods: [] },
-        "Does not repeat a request that was answered with 503 or whose connection failed.",
-      ],
+  onNode("httpxy", `${BENCH}/httpxy-server.ts`, ["httpxy"], ofHttpxy),
+  onNode("http-proxy-3", `${BENCH}/http-proxy-3.ts`, ["http-proxy-3"], {
+    "xfwd: true": [
+      { xfwd: true },
+      "Appends to X-Forwarded-For, -Port and -Proto, and sends X-Forwarded-Host.",
     ],
-  ),
-  onNode(
-    "h3",
-    `${BENCH}/h3-own.ts`,
-    ["h3", "srvx"],
-    [
-      [
-        { xfwd: true },
-        "Appends to X-Forwarded-For, and replaces X-Forwarded-Proto, -Host and -Port.",
-      ],
-      [{ locationRewrite: false }, "Leaves Location and Refresh as the upstream sent them."],
+  }),
+  onNode("hpm", `${BENCH}/http-proxy-middleware.ts`, ["http-proxy-middleware", "httpxy"], ofHttpxy),
+  onNode("fastify", `${BENCH}/fastify.ts`, ["@fastify/http-proxy", "fastify"], {
+    "retryMethods: []": [
+      { retryMethods: [] },
+      "Does not repeat a request that was answered with 503 or whose connection failed.",
     ],
-  ),
-  onNode(
-    "hono",
-    `${BENCH}/hono-own.ts`,
-    ["hono", "@hono/node-server"],
-    [
-      manualRedirect,
-      [{ strictConnectionProcessing: true }, "Removes the fields that Connection names."],
+  }),
+  onNode("h3", `${BENCH}/h3-own.ts`, ["h3", "srvx"], {
+    "xfwd: true": [
+      { xfwd: true },
+      "Appends to X-Forwarded-For, and replaces X-Forwarded-Proto, -Host and -Port.",
     ],
-  ),
+    "locationRewrite: false": [
+      { locationRewrite: false },
+      "Leaves Location and Refresh as the upstream sent them.",
+    ],
+  }),
+  onNode("hono", `${BENCH}/hono-own.ts`, ["hono", "@hono/node-server"], {
+    ...manualRedirect,
+    "strictConnectionProcessing: true": [
+      { strictConnectionProcessing: true },
+      "Removes the fields that Connection names.",
+    ],
+  }),
   onNode(
     "express-http-proxy",
     `${PROGRAMS}/express-http-proxy.ts`,
     ["express-http-proxy", "express"],
-    [[{ parseReqBody: false }, "Sends a request body while it arrives, of any size."]],
+    {
+      "parseReqBody: false": [
+        { parseReqBody: false },
+        "Sends a request body while it arrives, of any size.",
+      ],
+    },
   ),
   onNode(
     "remix",
     `${PROGRAMS}/remix.ts`,
     ["@remix-run/fetch-proxy", "@remix-run/node-fetch-server"],
-    [
-      manualRedirect,
-      [{ xForwardedHeaders: true }, "Appends to X-Forwarded-Proto, -Host and -Port."],
-    ],
+    {
+      ...manualRedirect,
+      "xForwardedHeaders: true": [
+        { xForwardedHeaders: true },
+        "Appends to X-Forwarded-Proto, -Host and -Port.",
+      ],
+    },
   ),
 ];
