@@ -66,9 +66,9 @@ export function buildGo(source: string, directory: string): string {
   return binary;
 }
 
-/** Returns the command that starts the Go proxy with these flags. */
-export function goCommand(directory: string, ...flags: readonly string[]): Command {
-  return [buildGo(fileURLToPath(new URL("contestants/go", import.meta.url)), directory), ...flags];
+/** Returns the command that starts the Go proxy. */
+export function goCommand(directory: string): Command {
+  return [buildGo(fileURLToPath(new URL("contestants/go", import.meta.url)), directory)];
 }
 
 /** The parts in which the configurations of nginx differ. Each text is in nginx's syntax. */

@@ -138,9 +138,7 @@ export const contestants: readonly Contestant[] = [
   onNode("http-proxy-middleware", "http-proxy-middleware", "peer", ["http-proxy-middleware"]),
   onNode("h3-own", "h3 proxyRequest", "own", ["h3"]),
   onNode("hono-own", "hono/proxy", "own", ["hono", "@hono/node-server"]),
-  reference("go", "Go ReverseProxy", ({ directory }) =>
-    goCommand(directory, "-disable-compression"),
-  ),
+  reference("go", "Go ReverseProxy", ({ directory }) => goCommand(directory)),
   reference("nginx", "nginx, one worker", nginxCommand),
   ...on("bun"),
   ...on("deno"),

@@ -1,7 +1,7 @@
 import proxy from "@fastify/http-proxy";
 import fastify from "fastify";
-import { hostname, options, port, target } from "./_start.ts";
+import { hostname, port, target } from "./_start.ts";
 
 const app = fastify();
-await app.register(proxy, { upstream: target, websocket: true, ...options });
+await app.register(proxy, { upstream: target, websocket: true });
 await app.listen({ port, host: hostname });

@@ -8,27 +8,34 @@ import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.
 /** Debian 12 has only 2.6, of 2022. */
 const VERSION = "v2.11.9";
 
-/** Subdirectives of `reverse_proxy`. */
-const hardenings: Hardenings<string> = {
+/** Options of the servers, and subdirectives of `reverse_proxy`. */
+interface Setting {
+  readonly servers?: string;
+  readonly proxy?: string;
+}
+
+const hardenings: Hardenings<Setting> = {
   "header_up -Forwarded": [
-    "header_up -Forwarded",
+    { proxy: "header_up -Forwarded" },
     "Removes a Forwarded field that the client sent.",
   ],
-  "flush_interval -1": ["flush_interval -1", "Sends a response body while it arrives."],
-  "transport http, compression off": [
-    "transport http {\n\t\t\tcompression off\n\t\t}",
+  "compression off": [
+    { proxy: "transport http {\n\t\t\tcompression off\n\t\t}" },
     "Does not ask the upstream for gzip, which the transport would decode.",
+  ],
+  enable_full_duplex: [
+    { servers: "enable_full_duplex" },
+    "Sends a response while the request body is still arriving.",
   ],
 };
 
-function toConfig(port: number, upstream: number, hardening = ""): string {
-  const [text] = hardenings[hardening] ?? [];
+function toConfig(port: number, upstream: number, { servers, proxy }: Setting): string {
   return `{
-	admin off
+	admin off${servers ? `\n\tservers {\n\t\t${servers}\n\t}` : ""}
 }
 http://:${port} {
 	bind 127.0.0.1
-	reverse_proxy 127.0.0.1:${upstream}${text ? ` {\n\t\t${text}\n\t}` : ""}
+	reverse_proxy 127.0.0.1:${upstream}${proxy ? ` {\n\t\t${proxy}\n\t}` : ""}
 }
 `;
 }
@@ -52,10 +59,11 @@ export const caddy: Contestant = {
   name: "caddy",
   source: "go",
   hardenings: effectsOf(hardenings),
-  async start({ upstream, folder, hardening }) {
+  async start({ upstream, folder, hardening = "" }) {
     const binary = buildCaddy();
     const port = await findPort();
-    const configuration = toConfig(port, upstream, hardening);
+    const [setting = {}] = hardenings[hardening] ?? [];
+    const configuration = toConfig(port, upstream, setting);
     const file = join(folder, "Caddyfile");
     writeFileSync(file, configuration);
     // Caddy keeps its state in the folder of the run.

@@ -1,36 +1,28 @@
-import { goCommand } from "../../../bench/commands.ts";
+import { join } from "node:path";
+import { buildGo } from "../../../bench/commands.ts";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
-import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.ts";
+import { CACHE, launch, versionOf } from "./_launch.ts";
 
-/** A field of Go's Transport, ReverseProxy or Server, and the flag that sets it. */
-const hardenings: Hardenings<string> = {
-  "Transport.DisableCompression: true": [
-    "-disable-compression",
-    "Does not ask the upstream for gzip, which the transport would decode.",
-  ],
-  "ReverseProxy.FlushInterval: -1": [
-    "-flush-interval=-1ns",
-    "Sends a response body while it arrives, also if its length is known.",
-  ],
-  "Server.ReadHeaderTimeout: 5s": [
-    "-read-header-timeout=5s",
-    "Limits the time in which a client sends the header section.",
-  ],
-};
-
-/** The ReverseProxy of Go's `net/http/httputil`, as the example of its documentation. */
+/** The ReverseProxy of Go's `net/http/httputil`. The program applies the hardenings. */
 export const go: Contestant = {
   name: "go",
   source: "go",
-  hardenings: effectsOf(hardenings),
+  hardenings: {
+    "Transport.DisableCompression":
+      "Does not ask the upstream for gzip, which the transport would decode.",
+    "ResponseController.EnableFullDuplex":
+      "Sends a response while the request body is still arriving.",
+    "Rewrite adds Via": "Sends Via.",
+    "Rewrite keeps RawQuery": "Sends the query as the client sent it.",
+  },
   async start({ upstream, hardening = "" }) {
     const version = versionOf(["go", "version"], "install Go 1.21 or later");
-    const [flag] = hardenings[hardening] ?? [];
     const port = await findPort();
-    const started = await launch(goCommand(CACHE, ...(flag ? [flag] : [])), port, {
+    const started = await launch([buildGo(join(import.meta.dirname, "go"), CACHE)], port, {
       TARGET: `http://127.0.0.1:${upstream}`,
+      HARDENING: hardening,
     });
-    return { ...started, version, configuration: "bench/contestants/go/main.go" };
+    return { ...started, version, configuration: "test/compare/contestants/go/main.go" };
   },
 };

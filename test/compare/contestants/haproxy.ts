@@ -6,15 +6,16 @@ import { debianVersionOf, launch } from "./_launch.ts";
 
 /** Each label is a line of the section `listen`. */
 const hardenings = {
-  "http-request del-header X-Forwarded-For":
-    "Removes the addresses that the client sent in X-Forwarded-For.",
   "http-request del-header Forwarded": "Removes a Forwarded field that the client sent.",
-  "http-request del-header Upgrade unless { req.hdr(Upgrade) -i websocket }":
-    "Upgrades to no protocol but WebSocket, such as h2c.",
-  "option http-restrict-req-hdr-names delete":
-    "Removes request fields whose names have other characters than letters, digits and hyphens.",
+  "http-request del-header ^(keep-alive|proxy-connection|te)$ -m reg":
+    "Removes fields about the connection from requests.",
+  "http-response del-header ^(keep-alive|proxy-connection)$ -m reg":
+    "Removes fields about the connection from responses.",
+  'http-request add-header Via "1.1 haproxy"': "Sends Via.",
+  "http-request set-uri %[pathq]": "Sends the path of a target in absolute form.",
+  "http-response set-header Date %[date,http_date] unless { res.hdr(Date) -m found }":
+    "Adds Date to a response that has none.",
   "option abortonclose": "Cancels the upstream request when the client closes the connection.",
-  "timeout http-request 5s": "Limits the time in which a client sends the header section.",
 };
 
 /** The timeouts are those of Debian's haproxy.cfg. */

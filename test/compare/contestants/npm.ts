@@ -13,7 +13,7 @@ function onNode(
   name: string,
   program: string,
   packages: readonly string[],
-  hardenings: Hardenings<object>,
+  hardenings: Hardenings<object> = {},
 ): Contestant {
   return {
     name,
@@ -36,10 +36,7 @@ const BENCH = "bench/contestants";
 const PROGRAMS = "test/compare/contestants/programs";
 
 const ofHttpxy: Hardenings<object> = {
-  "xfwd: true": [
-    { xfwd: true },
-    "Sends X-Forwarded-For, -Port, -Proto and -Host, unless the client sent them.",
-  ],
+  'headers: { via: "1.1 httpxy" }': [{ headers: { via: "1.1 httpxy" } }, "Sends Via."],
 };
 const manualRedirect: Hardenings<object> = {
   'redirect: "manual"': [
@@ -51,26 +48,26 @@ const manualRedirect: Hardenings<object> = {
 export const npm: readonly Contestant[] = [
   onNode("httpxy", `${BENCH}/httpxy-server.ts`, ["httpxy"], ofHttpxy),
   onNode("http-proxy-3", `${BENCH}/http-proxy-3.ts`, ["http-proxy-3"], {
+    'headers: { via: "1.1 http-proxy-3" }': [
+      { headers: { via: "1.1 http-proxy-3" } },
+      "Sends Via.",
+    ],
     "xfwd: true": [
       { xfwd: true },
       "Appends to X-Forwarded-For, -Port and -Proto, and sends X-Forwarded-Host.",
     ],
   }),
   onNode("hpm", `${BENCH}/http-proxy-middleware.ts`, ["http-proxy-middleware", "httpxy"], ofHttpxy),
-  onNode("fastify", `${BENCH}/fastify.ts`, ["@fastify/http-proxy", "fastify"], {
-    "retryMethods: []": [
-      { retryMethods: [] },
-      "Does not repeat a request that was answered with 503 or whose connection failed.",
-    ],
-  }),
+  onNode("fastify", `${BENCH}/fastify.ts`, ["@fastify/http-proxy", "fastify"]),
   onNode("h3", `${BENCH}/h3-own.ts`, ["h3", "srvx"], {
+    'headers: { via: "1.1 h3" }': [{ headers: { via: "1.1 h3" } }, "Sends Via."],
+    'filterHeaders: ["forwarded"]': [
+      { filterHeaders: ["forwarded"] },
+      "Removes a Forwarded field that the client sent.",
+    ],
     "xfwd: true": [
       { xfwd: true },
       "Appends to X-Forwarded-For, and replaces X-Forwarded-Proto, -Host and -Port.",
-    ],
-    "locationRewrite: false": [
-      { locationRewrite: false },
-      "Leaves Location and Refresh as the upstream sent them.",
     ],
   }),
   onNode("hono", `${BENCH}/hono-own.ts`, ["hono", "@hono/node-server"], {
@@ -95,12 +92,6 @@ export const npm: readonly Contestant[] = [
     "remix",
     `${PROGRAMS}/remix.ts`,
     ["@remix-run/fetch-proxy", "@remix-run/node-fetch-server"],
-    {
-      ...manualRedirect,
-      "xForwardedHeaders: true": [
-        { xForwardedHeaders: true },
-        "Appends to X-Forwarded-Proto, -Host and -Port.",
-      ],
-    },
+    manualRedirect,
   ),
 ];

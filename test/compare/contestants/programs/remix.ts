@@ -3,9 +3,8 @@ import { createFetchProxy } from "@remix-run/fetch-proxy";
 import { createRequestListener } from "@remix-run/node-fetch-server";
 import { options, start, target } from "../../../../bench/contestants/_start.ts";
 
-const { redirect, ...others } = options as { redirect?: RequestRedirect };
-const proxy = createFetchProxy(target, others);
+const proxy = createFetchProxy(target);
 await start(
   "node",
-  createRequestListener((request) => proxy(request, redirect && { redirect })),
+  createRequestListener((request) => proxy(request, options)),
 );
