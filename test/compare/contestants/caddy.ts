@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { say } from "../../../bench/program.ts";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
 import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.ts";
@@ -46,6 +47,7 @@ function buildCaddy(): string {
   const binary = join(folder, "caddy");
   if (existsSync(binary)) return binary;
   versionOf(["go", "version"], "install Go, which compiles Caddy");
+  say(`Compiling Caddy ${VERSION}`);
   const { status, stderr } = spawnSync(
     "go",
     ["install", `github.com/caddyserver/caddy/v2/cmd/caddy@${VERSION}`],
