@@ -10,7 +10,7 @@ import { fetchway } from "./contestants/fetchway.ts";
 import { readResults, type Result, writeReport, writeResults } from "./report.ts";
 import { rows, type Row } from "./rows.ts";
 import { isFailure, type Outcome, runRows } from "./run.ts";
-import { withheld } from "./withheld.ts";
+import { isWithheld } from "./withheld.ts";
 
 const contestants: readonly Contestant[] = [...fetchway, ...others];
 
@@ -49,19 +49,18 @@ async function runAll(
   {
     hardening,
     shows = false,
-    ...limits
+    patience,
   }: {
     hardening?: string | undefined;
     shows?: boolean;
-    patience?: number;
-    attempts?: number;
+    patience?: readonly number[];
   } = {},
 ): Promise<Result> {
   let done = 0;
   const title = hardening === undefined ? contestant.name : `${contestant.name} ${hardening}`;
   const outcomes = await runRows(contestant, chosenRows, {
     hardening,
-    ...limits,
+    ...(patience && { patience }),
     onRow: ({ test }, outcome, passages) => {
       done += 1;
       console.log(
@@ -81,27 +80,22 @@ async function runHardened(contestant: Contestant, result: Result): Promise<void
   for (const hardening of Object.keys(contestant.hardenings ?? {})) {
     let failed = rows.filter(({ test }) => isFailure(result.rows[test]));
     for (let run = 0; run < 2; run++) {
-      const limits = { patience: 2500, attempts: 1 };
-      const { rows: outcomes } = await runAll(contestant, failed, { hardening, ...limits });
+      const { rows: outcomes } = await runAll(contestant, failed, { hardening, patience: [2500] });
       failed = failed.filter(({ test }) => outcomes[test] === "passed");
     }
     for (const { test } of failed) {
       const failure = result.rows[test];
-      if (isFailure(failure)) (failure.mendedBy ??= []).push(hardening);
+      if (isFailure(failure)) (failure.hardened ??= {})[hardening] = "passed";
     }
   }
 }
 
-/** Removes the bytes of failures that are not published. */
-export function withhold(
-  result: Result,
-  list: readonly { proxy: string; row: string }[] = withheld,
-): Result {
-  const entries = Object.entries(result.rows).map(([test, outcome]): [string, Outcome] => {
-    const isWithheld = list.some(({ proxy, row }) => proxy === result.name && row === test);
-    return [test, isWithheld && isFailure(outcome) ? "withheld" : outcome];
-  });
-  return { ...result, rows: Object.fromEntries(entries) };
+/** Leaves out the failures that are not published. */
+export function withhold(result: Result, isSecret: typeof isWithheld = isWithheld): Result {
+  const kept = Object.entries(result.rows).filter(
+    ([test, outcome]) => !(isFailure(outcome) && isSecret(result.name, test)),
+  );
+  return { ...result, rows: Object.fromEntries(kept) };
 }
 
 /** Stores the outcomes of the rules that have run, and keeps those of the other rules and proxies. */
@@ -115,7 +109,9 @@ function save(run: readonly Result[]): void {
     const outcomes = titles.map((test) => [test, result.rows[test] ?? before?.[test]] as const);
     known.set(result.name, { ...result, rows: Object.fromEntries(outcomes) as Result["rows"] });
   }
-  const results = contestants.flatMap(({ name }) => known.get(name) ?? []);
+  const results = contestants
+    .flatMap(({ name }) => known.get(name) ?? [])
+    .map((each) => withhold(each));
   writeResults(results);
   writeReport(results);
 }
@@ -134,7 +130,7 @@ async function main(args: string[]): Promise<void> {
     try {
       const result = await runAll(contestant, wanted, { hardening, shows: row !== undefined });
       if (write) await runHardened(contestant, result);
-      results.push(withhold(result));
+      results.push(result);
       if (write) save(results);
     } catch (error) {
       console.error(`${contestant.name}: ${(error as Error).message}`);

@@ -20,7 +20,7 @@ export function readResults(): Result[] {
 }
 
 export function writeResults(results: readonly Result[]): void {
-  writeFileSync(STORE, `${JSON.stringify(results, null, 1)}\n`);
+  writeFileSync(STORE, `${JSON.stringify(results, null, 2)}\n`);
 }
 
 /** A number of rules: those that hold, and all that could be tested. */
@@ -37,6 +37,11 @@ function countRules(result: Result, rules: readonly Rule[]): Count {
     kept: outcomes.filter((outcome) => outcome === "passed").length,
     tested: outcomes.filter(isTested).length,
   };
+}
+
+/** Returns the number of failures that are not published. */
+function countWithheld({ rows }: Result, rules: readonly Rule[]): number {
+  return rules.filter(({ test }) => rows[test] === undefined).length;
 }
 
 /** The colours of the cells of the matrix. White text is readable on each of them. */
@@ -104,7 +109,9 @@ function toFigures(
 ): string {
   const head = ["proxy", ...levels.map(([, title]) => title)];
   const body = results.map((result) => {
-    const name = `[${result.name}](scoreboard/${result.name}.md)`;
+    const withheld = countWithheld(result, rules);
+    const note = withheld === 0 ? "" : `, ${withheld} withheld`;
+    const name = `[${result.name}](scoreboard/${result.name}.md)${note}`;
     return [name, ...levels.map(([level]) => fraction(result, rules, level))];
   });
   return toTable([head, ...body]);
@@ -176,17 +183,17 @@ function toBytes(passages: readonly Passage[]): string {
     const lines = bytes.replace(/\n$/, "").split("\n");
     const body = lines.filter((line, i) => line !== "" || i < lines.length - 1);
     if (end) body.push(end === "reset" ? "(resets the connection)" : "(closes the connection)");
-    return `${way}\n${body.map((line) => `    ${line}\n`).join("")}`;
+    return `${way}\n${body.map((line) => `    ${line.replace(/ $/, "\\x20")}\n`).join("")}`;
   });
   return `\`\`\`text\n${blocks.join("")}\`\`\`\n`;
 }
 
 function toFailure({ test, source }: Rule, failure: Failure): string {
-  const mended = failure.mendedBy?.map((label) => `\`${label}\``).join(", ");
+  const hardened = Object.keys(failure.hardened ?? {}).map((label) => `\`${label}\``);
   const notes = [
     source === "practice" ? "Practice: no RFC has the rule." : `${source}.`,
     failure.crashed ? "The process ended; it was started again for the next rule." : "",
-    mended ? `Holds with ${mended}.` : "",
+    hardened.length > 0 ? `Holds with ${hardened.join(", ")}.` : "",
   ];
   const why = `The test: \`${failure.why.replaceAll("`", "'")}\``;
   const bytes = failure.passages.length > 0 ? `\n${toBytes(failure.passages)}` : "";
@@ -203,7 +210,7 @@ function toHardenings(result: Result): string {
   if (labels.length === 0) return "";
   const failures = Object.values(result.rows).filter(isFailure);
   const rows = labels.map(([label, says]) => {
-    const mends = failures.filter(({ mendedBy }) => mendedBy?.includes(label)).length;
+    const mends = failures.filter(({ hardened }) => hardened?.[label]).length;
     return [`\`${label}\``, says, `${mends}`];
   });
   return `\n${toTable([["option", "effect", "rules that then hold"], ...rows])}`;
@@ -215,16 +222,16 @@ export function toProxyPage(result: Result, rules: readonly Rule[]): string {
     rules.filter(({ test }) => result.rows[test] === wanted).map(({ test }) => `- ${test}\n`);
   const sections = failing.map((rule) => toFailure(rule, result.rows[rule.test] as Failure));
   const lacking = listed("lacking");
-  const withheld = listed("withheld");
+  const withheld = countWithheld(result, rules);
   return `# ${result.name}
 
 ${GENERATED}
 
 One of the proxies of [the scoreboard](../scoreboard.md): ${result.version}. ${toConfiguration(result.configuration)}${toHardenings(result)}
 ${
-  withheld.length > 0
-    ? `## Withheld\n\nThese rules do not hold. Their bytes are published when the project has been told, and has published the fault.\n\n${withheld.join("")}\n`
-    : ""
+  withheld === 0
+    ? ""
+    : `Rules that are withheld: ${withheld}. They do not hold in a way that endangers users, and the project has not published that yet.\n\n`
 }${
     lacking.length > 0
       ? `## Not tested\n\nThe proxy lacks the feature that these rules are about:\n\n${lacking.join("")}\n`

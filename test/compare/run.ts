@@ -21,8 +21,6 @@ export type Outcome =
   | "passed"
   /** A rule that cannot be tested, because the proxy lacks what the rule is about. */
   | "lacking"
-  /** A failure that is not published, because it endangers users and its project does not know it yet. */
-  | "withheld"
   | Failure;
 
 export interface Failure {
@@ -31,7 +29,7 @@ export interface Failure {
   /** Whether the process of the proxy has ended. */
   readonly crashed?: true;
   /** The hardenings with which the row passes. */
-  mendedBy?: string[];
+  hardened?: Record<string, "passed">;
 }
 
 export const isFailure = (outcome: Outcome | undefined): outcome is Failure =>
@@ -48,7 +46,6 @@ const tests: ReadonlyMap<string, Test> = new Map(
 class Run {
   readonly #contestant: Contestant;
   readonly #hardening: string | undefined;
-  readonly #patience: number;
   readonly #upstream = new Upstream({ acceptsHttp10: true });
   readonly #folder = mkdtempSync(join(tmpdir(), "compare-"));
   readonly #clients: Client[] = [];
@@ -57,11 +54,9 @@ class Run {
   /** What has passed on both sides in the last test. */
   passages: readonly Passage[] = [];
 
-  /** @param patience the time limit of each wait in milliseconds */
-  constructor(contestant: Contestant, hardening: string | undefined, patience: number) {
+  constructor(contestant: Contestant, hardening: string | undefined) {
     this.#contestant = contestant;
     this.#hardening = hardening;
-    this.#patience = patience;
   }
 
   /** Starts the proxy, or starts it again. @throws if it does not forward a plain request */
@@ -91,8 +86,12 @@ class Run {
     rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Runs a test. Returns undefined if it has passed. */
-  async run(body: Test): Promise<Failure | undefined> {
+  /**
+   * Runs a test.
+   * @param patience the time limit of each wait in milliseconds, for each attempt
+   * @returns undefined if it has passed
+   */
+  async run(body: Test, patience: number = LONGEST): Promise<Failure | undefined> {
     const upstream = this.#upstream;
     this.#recorder?.clear();
     try {
@@ -100,7 +99,7 @@ class Run {
       const late = new Promise<never>((_, reject) => {
         over.onabort = () => reject(new Error(`the test has not ended within ${LONGEST} ms`));
       });
-      await impatiently(this.#patience, () => Promise.race([body(this.#tools()), late]));
+      await impatiently(patience, () => Promise.race([body(this.#tools()), late]));
       expect(upstream.faults, "bytes that are no HTTP at the upstream").toEqual([]);
       return undefined;
     } catch (error) {
@@ -207,7 +206,7 @@ export interface Outcomes {
 /**
  * Runs rows against a proxy. A row that fails runs again with the proxy started anew, so that no row can make another one
  * fail; it fails only if it fails in each attempt.
- * @param patience the time limit of each wait in milliseconds
+ * @param patience the time limit of each wait in milliseconds, for each attempt
  * @param onRow called after each row with its outcome, and with the bytes on both sides
  */
 export async function runRows(
@@ -215,17 +214,15 @@ export async function runRows(
   rows: readonly Row[],
   {
     hardening,
-    patience = 4000,
-    attempts = 2,
+    patience = [2000, 4000],
     onRow = () => {},
   }: {
     hardening?: string | undefined;
-    patience?: number;
-    attempts?: number;
+    patience?: readonly number[];
     onRow?: (row: Row, outcome: Outcome, passages: readonly Passage[]) => void;
   } = {},
 ): Promise<Outcomes> {
-  const run = new Run(contestant, hardening, patience);
+  const run = new Run(contestant, hardening);
   const outcomes: Partial<Record<RowName, Outcome>> = {};
   try {
     const { version, configuration } = await run.start();
@@ -233,7 +230,7 @@ export async function runRows(
       const outcome =
         row.needs && isFailure(outcomes[row.needs])
           ? "lacking"
-          : await runOften(run, row, attempts);
+          : await runOften(run, row, patience);
       outcomes[row.test] = outcome;
       onRow(row, outcome, run.passages);
     }
@@ -243,9 +240,13 @@ export async function runRows(
   }
 }
 
-async function runOften(run: Run, row: Row, attempts: number): Promise<Outcome> {
-  const failure = await run.run(tests.get(row.test) as Test);
+async function runOften(
+  run: Run,
+  row: Row,
+  [patience, ...further]: readonly number[],
+): Promise<Outcome> {
+  const failure = await run.run(tests.get(row.test) as Test, patience);
   if (failure === undefined) return "passed";
-  if (attempts > 1 || failure.crashed) await run.start();
-  return attempts > 1 ? runOften(run, row, attempts - 1) : failure;
+  if (further.length > 0 || failure.crashed) await run.start();
+  return further.length > 0 ? runOften(run, row, further) : failure;
 }

@@ -30,7 +30,7 @@ interface Fault {
 const OWN: readonly RowName[] = ["RFC 9110 §7.6.3: a request is forwarded with Via"];
 
 export const faults: Readonly<Record<string, Fault>> = {
-  nothing: { breaks: [] },
+  "has no further fault": { breaks: [] },
   "forwards request fields that Connection names": {
     request: (text) => text.replaceAll(/^connection: (?!upgrade|close|keep-alive\r).*\r\n/gim, ""),
     breaks: [
