@@ -52,6 +52,7 @@ const [LABEL, HEAD, COLUMN, ROW] = [126, 104, 30, 26];
 function cellOf(result: Result, rules: readonly Rule[]): [colour: string, mark: string] {
   const { kept, tested } = countRules(result, rules);
   if (tested === 0) return [COLOURS.untested, "–"];
+  if (kept === tested && countWithheld(result, rules) > 0) return [COLOURS.untested, "?"];
   if (kept === tested) return [COLOURS.kept, "✓"];
   const isBroken = rules.some(
     ({ level, test }) => /MUST|advisory/.test(level) && isFailure(result.rows[test]),
@@ -80,7 +81,7 @@ export function toMatrix(results: readonly Result[], rules: readonly Rule[]): st
     [COLOURS.kept, "every rule holds"],
     [COLOURS.broken, "rules that do not hold, with a MUST or an advisory among them"],
     [COLOURS.other, "rules that do not hold, none of which is a MUST or of an advisory"],
-    [COLOURS.untested, "nothing to test, because the proxy lacks the feature"],
+    [COLOURS.untested, "nothing to test, because the proxy lacks the feature; ?: withheld"],
   ];
   let y = HEAD + results.length * ROW + 14;
   for (const [colour, label] of legend) {
