@@ -94,7 +94,7 @@ const config: ViteUserConfig = defineConfig({
       ),
       toProject("unit", ["unit", "house"]),
       toProject("node", ["runtimes/node"]),
-      toProject("runtimes", ["runtimes", "work"], {
+      toProject("runtimes", ["runtimes", "work", "compare"], {
         exclude: ["test/runtimes/node/**", ...MORE],
       }),
       toProject("command", ["command", "integrations"], { exclude: MORE }),

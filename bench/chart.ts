@@ -55,12 +55,17 @@ export function drawChart(title: string, panels: readonly Panel[]): string {
       y += ROW;
     }
   }
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-12 0 ${WIDTH + 24} ${y + 12}" font-family="system-ui, sans-serif" font-size="13">
+  return toSvg(WIDTH, y, parts);
+}
+
+/** Joins the parts of a chart of this size, with a margin. */
+export function toSvg(width: number, height: number, parts: readonly string[]): string {
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-12 0 ${width + 24} ${height + 12}" font-family="system-ui, sans-serif" font-size="13">
 <style>
 .page { fill: #fff } text { fill: #1e293b } .title { font-weight: bold } line { stroke: #1e293b }
 @media (prefers-color-scheme: dark) { .page { fill: #0d1117 } text { fill: #e2e8f0 } line { stroke: #e2e8f0 } }
 </style>
-<rect class="page" x="-12" width="${WIDTH + 24}" height="${y + 12}"/>
+<rect class="page" x="-12" width="${width + 24}" height="${height + 12}"/>
 ${parts.join("\n")}
 </svg>
 `;
@@ -85,7 +90,7 @@ function drawBar(
   ];
 }
 
-function rect(
+export function rect(
   x: number,
   y: number,
   width: number,
@@ -97,8 +102,9 @@ function rect(
   return `<rect x="${x}" y="${y}" width="${width.toFixed(1)}" height="${height}" rx="2" fill="${colour}"${fade}/>`;
 }
 
-function text(x: number, y: number, content: string, kind?: "title"): string {
+/** @param style `title` for a bold text, or further attributes of the element */
+export function text(x: number, y: number, content: string, style = ""): string {
   const escaped = content.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
-  const style = kind === undefined ? "" : ` class="${kind}"`;
-  return `<text x="${x.toFixed(1)}" y="${y}"${style}>${escaped}</text>`;
+  const more = style === "title" ? ` class="title"` : style && ` ${style}`;
+  return `<text x="${x.toFixed(1)}" y="${y}"${more}>${escaped}</text>`;
 }

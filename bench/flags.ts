@@ -147,7 +147,8 @@ function hasQuick(flags: Flags): boolean {
   return Object.values(flags).some(({ quick }) => quick !== undefined);
 }
 
-export function describeBench({ name, text, writes, flags }: Bench): string {
+/** Describes each flag in a line. */
+export function describeFlags(flags: Flags): string {
   const rows = Object.entries(flags).map(([flag, { value, text: what, usual, quick }]) => {
     const presets = [usual, quick === undefined ? undefined : `quick: ${quick}`];
     const known = presets.filter((preset) => preset !== undefined);
@@ -158,10 +159,14 @@ export function describeBench({ name, text, writes, flags }: Bench): string {
   });
   if (hasQuick(flags)) rows.unshift(["--quick", "a shorter run with the values behind quick"]);
   const width = Math.max(0, ...rows.map(([flag = ""]) => flag.length));
+  return rows.map(([flag = "", what = ""]) => `  ${flag.padEnd(width)}  ${what}`).join("\n");
+}
+
+export function describeBench({ name, text, writes, flags }: Bench): string {
   return [
     `Usage: npm run bench -- ${name} [flags]`,
     text,
-    rows.map(([flag = "", what = ""]) => `  ${flag.padEnd(width)}  ${what}`).join("\n"),
+    describeFlags(flags),
     writes === undefined ? "It only prints." : `A complete run writes ${writes}.`,
   ]
     .filter((part) => part !== "")

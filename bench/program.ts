@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { get } from "node:http";
 import { get as getSecurely } from "node:https";
-import { createServer, type AddressInfo } from "node:net";
+import { connect, createServer, type AddressInfo } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -30,6 +30,9 @@ export type Pins = keyof typeof PINS;
 export function pin(command: Command, pins: Pins): Command {
   return pinned ? ["taskset", "-c", PINS[pins], ...command] : command;
 }
+
+/** The sign that a program is ready: it answers with a status below 500, with or without TLS, or it accepts connections. */
+export type Sign = "http" | "https" | "tcp";
 
 const running = new Set<Program>();
 
@@ -71,20 +74,17 @@ export class Program {
     running.add(this);
   }
 
-  /**
-   * Starts a program and waits until it answers with a status below 500.
-   * @param secure whether it serves TLS
-   */
+  /** Starts a program and waits until it is ready. */
   static async start(
     command: Command,
     port: number,
     env: Record<string, string> = {},
-    secure = false,
+    sign: Sign = "http",
     patience = 20_000,
   ): Promise<Program> {
     const program = new Program(command, port, env);
     const deadline = performance.now() + patience;
-    while (!(await answers(port, secure))) {
+    while (!(await (sign === "tcp" ? accepts(port) : answers(port, sign === "https")))) {
       if (!program.alive || performance.now() > deadline) {
         await program.stop();
         throw new Error(`it did not start: ${program.output.trim().slice(-400)}`);
@@ -133,9 +133,9 @@ export async function startScript(
   }: { pins?: Pins; certificate?: string | undefined; args?: readonly string[] } = {},
 ): Promise<Program> {
   const command = pin([process.execPath, fileURLToPath(script), ...args], pins);
-  const isSecure = certificate !== undefined;
-  const env = isSecure ? { CERTIFICATE: certificate } : {};
-  return Program.start(command, await freePort(), env, isSecure);
+  const port = await freePort();
+  if (certificate === undefined) return Program.start(command, port);
+  return Program.start(command, port, { CERTIFICATE: certificate }, "https");
 }
 
 /** Makes a directory for files of this run. It is removed at the end of this process. */
@@ -157,6 +157,13 @@ export function reasonOf(error: unknown): string {
 
 export function sleep(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1", () => resolve(true));
+    socket.on("connect", () => socket.destroy()).on("error", () => resolve(false));
+  });
 }
 
 function answers(port: number, secure: boolean): Promise<boolean> {

@@ -228,7 +228,7 @@ export async function startContestant(
     ...(tls && { NODE_EXTRA_CA_CERTS: tls.certificate }),
     ...(tls?.serves && { CERTIFICATE: tls.certificate }),
   };
-  return Program.start(pin(command, pins), port, env, tls?.serves);
+  return Program.start(pin(command, pins), port, env, tls?.serves ? "https" : "http");
 }
 
 /** @throws Error if the program has ended */

@@ -8,7 +8,8 @@ import { toTabs } from "./tabs.ts";
 
 /** Writes the documents, and copies the images that they show. */
 function copyDocuments(): void {
-  const documents = Object.values(sidebar).flatMap((group) => Object.values(group));
+  const listed = Object.values(sidebar).flatMap((group) => Object.values(group));
+  const documents = [...listed, ...globSync("docs/scoreboard/*.md", { cwd: project })];
   for (const file of documents) writePage(file, toTabs(readProjectFile(file)));
   for (const file of globSync("{docs,bench}/*.{svg,png}", { cwd: project })) {
     cpSync(join(project, file), join(pages, file));

@@ -35,6 +35,7 @@ export const sidebar: Readonly<Record<string, Readonly<Record<string, string>>>>
     "Runtimes and their limits": "docs/runtimes.md",
     "Other HTTP clients": "docs/clients.md",
     "Conformance with the RFCs": "docs/conformance.md",
+    "Other proxies: the scoreboard": "docs/scoreboard.md",
     Size: "docs/size.md",
   },
   Benchmarks: {

@@ -10,6 +10,8 @@ export const target: string = process.env["TARGET"] ?? "";
 export const hostname = "127.0.0.1";
 /** Whether the contestant sends its requests by HTTP/2. */
 export const isHttp2: boolean = process.argv.includes("http2");
+/** Options with which the scoreboard hardens the proxy. The benchmark sets none. */
+export const options: object = JSON.parse(process.env["OPTIONS"] ?? "{}") as object;
 
 /** The file with the server's key and certificate, in this order; undefined for a server without TLS. */
 const certificate = process.env["CERTIFICATE"];

@@ -1,9 +1,9 @@
 import { Hono } from "hono";
 import { proxy } from "hono/proxy";
-import { start, target } from "./_start.ts";
+import { options, start, target } from "./_start.ts";
 
 const app = new Hono().all("*", (c) => {
   const { pathname, search } = new URL(c.req.url);
-  return proxy(target + pathname + search, c.req);
+  return proxy(target + pathname + search, { raw: c.req.raw, ...options });
 });
 await start("hono", app);

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createProxyServer } from "httpxy";
-import { answerFailure, start, target } from "./_start.ts";
+import { answerFailure, options, start, target } from "./_start.ts";
 
-const proxy = createProxyServer({ target });
+const proxy = createProxyServer({ target, ...options });
 const server = await start(
   "node",
   (req, res) => void proxy.web(req, res).catch(() => answerFailure(res)),

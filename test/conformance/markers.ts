@@ -51,7 +51,7 @@ function textOf(literal: string): string {
 }
 
 function titlesOf(file: string, source: string): Named[] {
-  if (file.startsWith("suite/")) {
+  if (/^(?:suite|compare)\//.test(file)) {
     return Array.from(source.matchAll(METHOD), ({ index, 1: literal = "" }) => ({
       at: index,
       indent: 2,

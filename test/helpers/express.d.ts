@@ -8,7 +8,7 @@ declare module "express" {
     send(body: string): this;
   }
   export type NextFunction = (error?: unknown) => void;
-  type Handler = (req: Request, res: Response, next: NextFunction) => unknown;
+  export type Handler = (req: Request, res: Response, next: NextFunction) => unknown;
   type ErrorHandler = (error: unknown, req: Request, res: Response, next: NextFunction) => unknown;
 
   interface Application extends RequestListener {

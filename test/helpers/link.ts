@@ -36,9 +36,14 @@ export class Call {
 
   constructor(link: Link, head: string) {
     const { start, headers } = parseHead(head);
-    const match = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP\/1\.1$/.exec(start);
-    if (!match) throw new Error(`malformed request line ${JSON.stringify(start)}`);
-    if (valuesOf(headers, "host").length !== 1) throw new Error(`malformed: not one Host: ${head}`);
+    const match = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([\x21-\x7e\x80-\xff]+) HTTP\/(\d\.\d)$/.exec(
+      start,
+    );
+    if (!match || !link.version.test(match[3] ?? ""))
+      throw new Error(`malformed request line ${JSON.stringify(start)}`);
+    const hosts = valuesOf(headers, "host").length;
+    if (hosts > 1 || (hosts === 0 && match[3] === "1.1"))
+      throw new Error(`malformed: not one Host: ${head}`);
     this.link = link;
     this.head = head;
     this.method = match[1] ?? "";
@@ -111,6 +116,8 @@ export class Call {
 export class Link {
   readonly id: number;
   readonly socket: Socket;
+  /** The HTTP versions of requests that are no fault. */
+  readonly version: RegExp;
   readonly closed: Promise<void>;
   isClosed = false;
   readonly calls: Call[] = [];
@@ -121,11 +128,13 @@ export class Link {
   constructor(
     id: number,
     socket: Socket,
+    version: RegExp,
     onCall: (call: Call) => void,
     onFault: (fault: string) => void,
   ) {
     this.id = id;
     this.socket = socket;
+    this.version = version;
     socket.on("error", () => {});
     socket.on("data", (data: Buffer) => {
       try {

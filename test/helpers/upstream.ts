@@ -28,13 +28,15 @@ export class Upstream {
   faults: string[] = [];
   readonly #server: Server;
 
-  constructor() {
+  /** @param options whether requests of HTTP/1.0 are no fault */
+  constructor({ acceptsHttp10 = false }: { acceptsHttp10?: boolean } = {}) {
+    const version = acceptsHttp10 ? /^1\.[01]$/ : /^1\.1$/;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>
-      this.#accept(socket),
+      this.#accept(socket, version),
     );
   }
 
-  #accept(socket: Socket): void {
+  #accept(socket: Socket, version: RegExp): void {
     const { links, calls, faults } = this;
     const onCall = (call: Call): void => {
       calls.push(call);
@@ -42,7 +44,7 @@ export class Upstream {
         .then((value) => this.script(value))
         .catch((error: unknown) => faults.push(`script: ${String(error)}`));
     };
-    links.push(new Link(links.length, socket, onCall, (fault) => faults.push(fault)));
+    links.push(new Link(links.length, socket, version, onCall, (fault) => faults.push(fault)));
   }
 
   /** @throws if the given port is in use */

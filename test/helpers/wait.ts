@@ -3,17 +3,12 @@
 /** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
 export const patience: number = 30_000;
 
-/** The longest time limit in milliseconds that `within` and `until` apply. */
-let longest = Infinity;
+/** Returns the longest time limit in milliseconds that `within` and `until` apply. */
+let longest = (): number => Infinity;
 
-/** Calls `run`, and shortens all longer time limits in this process to `limit` until it has settled. */
-export async function impatiently<T>(limit: number, run: () => Promise<T>): Promise<T> {
+/** Makes `within` and `until` shorten all longer time limits to the one that a function returns. */
+export function shortenTo(limit: () => number): void {
   longest = limit;
-  try {
-    return await run();
-  } finally {
-    longest = Infinity;
-  }
 }
 
 export function pause(milliseconds: number): Promise<void> {
@@ -26,7 +21,7 @@ export async function within<T>(
   what: string,
   limit: number = patience,
 ): Promise<T> {
-  const shorter = Math.min(limit, longest);
+  const shorter = Math.min(limit, longest());
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what}: not within ${shorter} ms`)), shorter);
@@ -44,7 +39,7 @@ export async function until(
   what: string,
   limit: number = patience,
 ): Promise<void> {
-  const shorter = Math.min(limit, longest);
+  const shorter = Math.min(limit, longest());
   const deadline = performance.now() + shorter;
   while (!condition()) {
     if (performance.now() > deadline) throw new Error(`${what}: not within ${shorter} ms`);

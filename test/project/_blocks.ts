@@ -207,6 +207,8 @@ export const NOT_RUN: Readonly<Record<string, string>> = {
     "it needs the user's config file; test/command/workers.test.ts starts such lines",
   "docs/deploy.md: One machine (2)":
     "it needs systemd; tried by hand with `systemd-analyze verify`",
+  "docs/scoreboard.md: Run it":
+    "it needs nginx and HAProxy; test/compare/faulty.test.ts runs the rules, and test/compare/report.test.ts these flags",
   "docs/performance.md: Garbage collection":
     "it takes a minute, and shows figures; test/project/bench.tail.test.ts has its flags",
   "docs/deploy.md: One file":

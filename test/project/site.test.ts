@@ -26,7 +26,8 @@ test("no two pages have the same address", () => {
 
 test("each link of a document to a file of the project leads to a page", () => {
   const examples = globSync("examples/[!_]*/", { cwd: project }).map(findPage);
-  const pages = new Set([...listed, ...examples, "LICENSE.md"]);
+  const proxies = globSync("docs/scoreboard/*.md", { cwd: project });
+  const pages = new Set([...listed, ...examples, ...proxies, "LICENSE.md"]);
   const links = listed.flatMap((document) => {
     const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");
     const paths = prose.matchAll(/(?<!!\[[^\]]*)\]\((?!\w+:|#)([^)#]+)/g);

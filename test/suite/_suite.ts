@@ -8,7 +8,8 @@ import { hostVersion, isInRange } from "../hosts/_node.ts";
 import type { SetupName } from "../hosts/_setups.ts";
 import type { Call } from "../helpers/link.ts";
 import { Upstream } from "../helpers/upstream.ts";
-import { until, impatiently } from "../helpers/wait.ts";
+import { impatiently } from "../helpers/impatience.ts";
+import { until } from "../helpers/wait.ts";
 import { aborts } from "./aborts.ts";
 import { advisedFields } from "./advisories.fields.ts";
 import { advisedFraming } from "./advisories.framing.ts";
@@ -60,11 +61,24 @@ export interface Tools {
    * @returns that request
    */
   refusedOrOne(answer: Answer, refusals?: number[]): Call | undefined;
+  /**
+   * Expects an error response that the proxy itself makes. Fetchway's has this status, this error type of RFC 9209, and no
+   * address; another proxy may choose another status of 5xx.
+   */
+  expectGatewayError(answer: Answer, status: number, type?: RegExp): void;
+  /** Whether the proxy has refused a request that Fetchway forwards, if the RFCs allow both. */
+  mayRefuse(answer: Answer): boolean;
+  /**
+   * Waits for the first bytes of a body whose client has not sent all of it.
+   * @returns the request at the upstream; undefined if the proxy reads a whole request before it forwards it, which
+   * Fetchway never does
+   */
+  unfinished(): Promise<Call | undefined>;
 }
 
-type Test = (tools: Tools) => Promise<void>;
+export type Test = (tools: Tools) => Promise<void>;
 
-const themes: Record<string, Record<string, Test>> = {
+export const themes: Record<string, Record<string, Test>> = {
   framing,
   lenience,
   conformance,
@@ -180,6 +194,20 @@ export function addTests(name: HostName): void {
       expect(answer.status).toBe(200);
       expect(upstream.calls).toHaveLength(1);
       return upstream.calls[0];
+    },
+    expectGatewayError(answer, status, type = /[a-z_]+/) {
+      expect(answer.status).toBe(status);
+      expect(answer.get("proxy-status")).toMatch(new RegExp(`^fetchway; error=${type.source}$`));
+      expect(answer.get("content-type")).toMatch(/^text\/plain/);
+      const everything = answer.bytes.toString("latin1") + answer.text;
+      expect(everything).not.toMatch(/127\.0\.0\.1|localhost|ECONN|EPIPE|UND_ERR|HPE_|socket/i);
+      expect(everything).not.toContain(`:${upstream.port}`);
+    },
+    mayRefuse: () => false,
+    async unfinished() {
+      const call = await upstream.call();
+      await until(() => call.length > 0, "the first bytes of the body");
+      return call;
     },
   };
 

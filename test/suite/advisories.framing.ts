@@ -1,5 +1,6 @@
 /** Advisories about message framing: where one message ends and the next begins, in both directions. */
 import { expect } from "vitest";
+import { advisory } from "../conformance/advisory.ts";
 import { handshake } from "../helpers/handshake.ts";
 import type { Tools } from "./_suite.ts";
 import { until } from "../helpers/wait.ts";
@@ -9,6 +10,7 @@ const CHUNKED: Header = ["Transfer-Encoding", "chunked"];
 const HIDDEN = "GET /smuggled HTTP/1.1\r\nHost: internal\r\n\r\n";
 const CHUNKED_HEAD = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 const TRAILER_LINES = ["GET /smuggled HTTP/1.1", "X-Sum", " X: y", "X y: z"];
+const INVALID_LENGTHS = ["+5", "0x5", "5_0", "-0", "5e0", "\u00b5"];
 /** Bytes after a response, which a client could take for the next response. */
 const POISON = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
 
@@ -16,6 +18,9 @@ const POISON = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
 async function pour(t: Tools, ...bytes: (string | Uint8Array)[]): Promise<string> {
   const client = await t.connect();
   client.send(...bytes);
+  // A proxy may take the half-close for an abort, and cancel a request that it has accepted.
+  const isAnswered = (): boolean => client.socket.bytesRead > 0 || client.isClosed;
+  await until(isAnswered, "an answer", 100).catch(() => {});
   client.finish();
   const answers = (await client.rest()).toString("latin1");
   await until(() => t.upstream.calls.every((call) => call.state !== "reading"), "whole or cut");
@@ -50,7 +55,10 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   client.send(request("GET", "/"));
   // If the body fails early, the server may close the connection without sending the head.
   const answer = await client.read().catch(() => undefined);
-  if (answer?.status !== 502) expect(answer?.cut ?? true, what).toBe(true);
+  if (answer?.cut === false) {
+    expect(answer.status, what).toBeGreaterThanOrEqual(500);
+    t.expectGatewayError(answer, 502);
+  }
   const next = await t.ask(request("GET", "/next"));
   expect(next, what).toMatchObject({ status: 200, text: "next" });
   await t.upstream.reset();
@@ -137,9 +145,16 @@ export const advisedFraming = {
   async "CVE-2026-2332: a request with a line end in a quoted chunk extension is not accepted"(
     t: Tools,
   ): Promise<void> {
-    for (const extension of [';a="\r\n"', ';a="b\r\nX: y"', ';a="\\\r\n"', ';a="']) {
+    for (const extension of [';a="\r\n"', ';a="b\r\nX: y"', ';a="\\\r\n"']) {
       await expectNoRequest(t, `5${extension}\r\nhello\r\n0\r\n\r\n${HIDDEN}`);
     }
+  },
+
+  async "a request with a quoted chunk extension without its closing quote is not accepted"(
+    t: Tools,
+  ): Promise<void> {
+    advisory("CVE-2026-2332");
+    await expectNoRequest(t, `5;a="\r\nhello\r\n0\r\n\r\n${HIDDEN}`);
   },
 
   async "CVE-2026-2332: a response with a line end in a quoted chunk extension is not accepted"(
@@ -202,7 +217,7 @@ export const advisedFraming = {
   async "bun#29732: a chunked response without its last chunk is not complete"(
     t: Tools,
   ): Promise<void> {
-    for (const end of ["", "0", "0\r", "0\r\n", "00000"]) {
+    for (const end of ["", "0", "0\r", "00000"]) {
       await expectNoResponse(t, `${CHUNKED_HEAD}5\r\nhello\r\n${end}`);
     }
   },
@@ -235,15 +250,22 @@ export const advisedFraming = {
     }
   },
 
-  async "CVE-2023-38697: a Content-Length with anything but digits is refused, in both directions"(
+  async "CVE-2023-38697: a length in a request with anything but digits is refused"(
     t: Tools,
   ): Promise<void> {
-    for (const length of ["+5", "0x5", "5_0", "-0", "5e0", "\u00b5"]) {
+    for (const length of INVALID_LENGTHS) {
       const answers = await pour(t, request("POST", "/", [["Content-Length", length]]), "hello");
       expect(answers, length).toMatch(/^(?:HTTP\/1\.1 400 |$)/);
       expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
       await t.upstream.reset();
       await expectNoRequest(t, `${length}\r\nhello\r\n0\r\n\r\n`);
+    }
+  },
+
+  async "CVE-2023-38697: a length in a response with anything but digits is refused"(
+    t: Tools,
+  ): Promise<void> {
+    for (const length of INVALID_LENGTHS) {
       await expectNoResponse(t, `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\nhello`);
       await expectNoResponse(t, `${CHUNKED_HEAD}${length}\r\nhello\r\n0\r\n\r\n`);
     }
@@ -270,10 +292,14 @@ export const advisedFraming = {
       if (call.target === "/with") call.write(POISON);
       if (call.target === "/later") setTimeout(() => call.write(POISON), 20);
     };
-    for (const path of ["/with", "/later"]) {
+    // Whether a pool notices the bytes in time may depend on timing.
+    for (const path of [...Array.from({ length: 10 }, () => "/with"), "/later"]) {
       expect(await t.ask(request("GET", path))).toMatchObject({ status: 200, text: path });
+      // A proxy closes this connection, or drops the bytes when it uses the connection again (RFC 9112 §9.2).
       if (path === "/later")
-        await until(() => t.upstream.links.at(-1)?.isClosed === true, "its end");
+        await until(() => t.upstream.links.at(-1)?.isClosed === true, "its end", 1000).catch(
+          () => {},
+        );
       for (const next of ["/1", "/2", "/3"]) {
         expect(await t.ask(request("POST", next, [], "x"))).toMatchObject({
           status: 200,

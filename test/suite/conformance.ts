@@ -1,15 +1,20 @@
 /**
  * Requirements of the RFCs that no other theme covers. The host's server or the HTTP client must fulfil most of them.
  */
+import { gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Client } from "../helpers/client.ts";
 import { rfc } from "../conformance/rfc.ts";
+import { handshake } from "../helpers/handshake.ts";
 import type { Tools } from "./_suite.ts";
-import { until, within } from "../helpers/wait.ts";
+import { pause, until, within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request, type Header } from "../helpers/wire.ts";
 
 const HOST = "Host: proxy.test\r\n";
 const IMF_FIXDATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
+
+/** A size that every known server finds too large for a header section, in bytes. */
+const TOO_LARGE = 2 ** 20 + 2 ** 16;
 
 /** Reads until the server closes the connection. */
 async function readToEnd(client: Client): Promise<string> {
@@ -45,10 +50,17 @@ async function statusOfTooLarge(t: Tools, bytes: Uint8Array): Promise<number> {
   }
 }
 
+/** Expects that these fields of a request and of its response arrive unchanged. */
+async function expectUnchanged(t: Tools, sent: Header[], told: Header[]): Promise<void> {
+  t.upstream.script = (call) => call.reply(401, told, "body");
+  const answer = await t.ask(request("GET", "/", sent));
+  expect(answer.status).toBe(401);
+  for (const [name, value] of sent) expect(t.upstream.calls[0]?.all(name), name).toEqual([value]);
+  for (const [name, value] of told) expect(answer.all(name), name).toEqual([value]);
+}
+
 export const conformance = {
-  async "RFC 9110 §6.6.1: a response without Date gets one, and a response with Date keeps it"(
-    t: Tools,
-  ): Promise<void> {
+  async "RFC 9110 §6.6.1: a response without Date gets one"(t: Tools): Promise<void> {
     rfc("9110-6.6.1-date-forwarded");
     for (const body of ["", "body"]) {
       t.upstream.script = (call) => call.reply(200, [], body);
@@ -56,6 +68,10 @@ export const conformance = {
       expect(dates).toHaveLength(1);
       expect(dates[0]).toMatch(IMF_FIXDATE);
     }
+  },
+
+  async "RFC 9110 §7.7: a response with Date keeps it"(t: Tools): Promise<void> {
+    rfc("9110-7.7-fields");
     const old = "Wed, 21 Oct 2015 07:28:00 GMT";
     t.upstream.script = (call) => call.reply(200, [["Date", old]], "body");
     expect((await t.ask(request("GET", "/"))).all("date")).toEqual([old]);
@@ -81,13 +97,14 @@ export const conformance = {
 
   async "RFC 9112 §3: a target that is too long gets 414"(t: Tools): Promise<void> {
     rfc("9112-3-long-target");
-    expect(await statusOfTooLarge(t, request("GET", `/${"x".repeat(2 ** 20)}`))).toBe(414);
+    expect(await statusOfTooLarge(t, request("GET", `/${"x".repeat(TOO_LARGE)}`))).toBe(414);
     expect(t.upstream.calls).toEqual([]);
   },
 
   async "RFC 9110 §5.4: fields that are too large get a status of 4xx"(t: Tools): Promise<void> {
     rfc("9110-5.4-limits");
-    const status = await statusOfTooLarge(t, request("GET", "/", [["X-A", "x".repeat(2 ** 20)]]));
+    const field: Header = ["X-A", "x".repeat(TOO_LARGE)];
+    const status = await statusOfTooLarge(t, request("GET", "/", [field]));
     expect([400, 413, 431]).toContain(status);
     expect(t.upstream.calls).toEqual([]);
   },
@@ -97,49 +114,84 @@ export const conformance = {
   ): Promise<void> {
     rfc("9112-3-long-method");
     const method = "X".repeat(200);
-    const call = t.refusedOrOne(await t.ask(request(method, "/")), [501]);
-    if (call) expect(call.method).toBe(method);
+    const { status } = await t.ask(request(method, "/"));
+    expect([200, 501]).toContain(status);
+    expect(t.upstream.calls.map((call) => call.method)).toEqual(status === 200 ? [method] : []);
   },
 
-  async "RFC 9110 §5.1, §7.7: fields that do not concern the proxy pass unchanged in both directions"(
+  async "RFC 9110 §5.1: unknown fields, credentials and preconditions pass unchanged"(
     t: Tools,
   ): Promise<void> {
     rfc(
       "9110-5.1-unrecognized",
-      "9110-7.7-fields",
-      "9110-10.1.3-referer",
       "9110-10.2.1-allow",
       "9110-11.6.1-www-authenticate",
       "9110-11.6.2-authorization",
       "9110-13.2.1-forward",
-      "9209-2-members",
     );
     const sent: Header[] = [
       ["X-Unknown", "a;b=c"],
       ["Authorization", 'Digest username="a, b"'],
-      ["Referer", "http://proxy.test/from?x"],
       ["If-Match", '"a", W/"b"'],
       ["If-None-Match", "*"],
       ["If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT"],
       ["If-Unmodified-Since", "no date"],
-      ["Range", "bytes=0-"],
-      ["If-Range", '"a"'],
     ];
     const told: Header[] = [
       ["X-Unknown", "a;b=c"],
       ["WWW-Authenticate", 'Basic realm="a, b", Bearer'],
       ["Allow", "GET, X-OTHER"],
-      ["Proxy-Status", "inner; error=dns_timeout"],
+    ];
+    await expectUnchanged(t, sent, told);
+  },
+
+  async "RFC 9110 §7.7: fields about the resource and its representation pass unchanged"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-7.7-fields", "9110-10.1.3-referer");
+    const sent: Header[] = [
+      ["Referer", "http://proxy.test/from?x"],
+      ["Range", "bytes=0-"],
+      ["If-Range", '"a"'],
+    ];
+    const told: Header[] = [
       ["Vary", "*"],
       ["ETag", 'W/"a"'],
       ["Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT"],
       ["Retry-After", "5"],
     ];
-    t.upstream.script = (call) => call.reply(401, told, "body");
-    const answer = await t.ask(request("GET", "/", sent));
-    expect(answer.status).toBe(401);
-    for (const [name, value] of sent) expect(t.upstream.calls[0]?.all(name), name).toEqual([value]);
-    for (const [name, value] of told) expect(answer.all(name), name).toEqual([value]);
+    await expectUnchanged(t, sent, told);
+  },
+
+  async "RFC 9209 §2: the Proxy-Status of an upstream passes unchanged"(t: Tools): Promise<void> {
+    rfc("9209-2-members");
+    await expectUnchanged(t, [], [["Proxy-Status", "inner; error=dns_timeout"]]);
+  },
+
+  async "RFC 9110 §7.7: a response with no-transform arrives with its bytes and its content coding"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-7.7-no-transform");
+    const body = gzipSync("a body that compresses well; ".repeat(400));
+    const fields: Header[] = [
+      ["Cache-Control", "no-transform"],
+      ["Content-Encoding", "gzip"],
+    ];
+    t.upstream.script = (call) => call.reply(200, fields, body);
+    for (const accepted of [[], [["Accept-Encoding", "gzip"]]] as Header[][]) {
+      const answer = await t.ask(request("GET", "/", accepted));
+      expect(answer.all("content-encoding")).toEqual(["gzip"]);
+      expect(answer.body.equals(body)).toBe(true);
+    }
+  },
+
+  async "RFC 9110 §7.7: a request without Accept, Accept-Encoding, Accept-Language and User-Agent gets none"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-7.7-fields");
+    await t.ask(request("GET", "/"));
+    const added = t.upstream.calls[0]?.names.filter((name) => /^(?:accept|user-agent)/.test(name));
+    expect(added).toEqual([]);
   },
 
   async "RFC 9110 §14.4: a 206 with an unknown range unit passes"(t: Tools): Promise<void> {
@@ -191,13 +243,14 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §6.3: a final transfer coding other than chunked gets 400, and the connection is closed"(
+  async "RFC 9112 §6.3: a final transfer coding other than chunked gets 400 or 501, and the connection is closed"(
     t: Tools,
   ): Promise<void> {
     rfc("9112-6.3-not-chunked-last");
     for (const value of ["chunked, gzip", "gzip"]) {
       const head = `POST / HTTP/1.1\r\n${HOST}Transfer-Encoding: ${value}\r\n\r\n`;
-      await expectLast(t, `${head}5\r\nhello\r\n0\r\n\r\n`, /400/);
+      // The server may also take the coding for one that it does not understand (§6.1).
+      await expectLast(t, `${head}5\r\nhello\r\n0\r\n\r\n`, /(?:400|501)/);
     }
   },
 
@@ -232,12 +285,13 @@ export const conformance = {
 
   async "RFC 9110 §7.8: Upgrade in an HTTP/1.0 request is ignored"(t: Tools): Promise<void> {
     rfc("9110-7.8-http10");
-    const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    const upgrade = handshake.map((field) => `${field.join(": ")}\r\n`).join("");
     const answer = await t.ask(`GET /old HTTP/1.0\r\n${HOST}${upgrade}\r\n`);
     expect(answer.status).toBe(200);
-    expect(t.upstream.calls.map((call) => [call.target, call.get("upgrade")])).toEqual([
-      ["/old", undefined],
-    ]);
+    const [call] = t.upstream.calls;
+    expect(call?.target).toBe("/old");
+    // A proxy may forward the request as HTTP/1.0. Then the upstream ignores the field.
+    if (!/ HTTP\/1\.0\r\n/.test(call?.head ?? "")) expect(call?.all("upgrade")).toEqual([]);
   },
 
   async "RFC 9110 §6.2: an HTTP/1.0 request is forwarded as HTTP/1.1"(t: Tools): Promise<void> {
@@ -292,19 +346,55 @@ export const conformance = {
     expect(t.upstream.calls.map((call) => call.target)).not.toContain("/hidden");
   },
 
-  async "RFC 9112 §5.1: white space in front of a colon or of the first field gets 400"(
+  async "RFC 9112 §5.1: white space in front of the colon of a request field gets 400"(
     t: Tools,
   ): Promise<void> {
-    rfc("9112-5.1-space-request", "9112-2.2-leading-space", "9112-2.2-grammar");
-    for (const head of [
-      `${HOST}X-A : b\r\n`,
-      `${HOST}X-A\t: b\r\n`,
-      ` X-A: b\r\n${HOST}`,
-      `\tX-A: b\r\n${HOST}`,
-    ]) {
+    rfc("9112-5.1-space-request");
+    for (const head of [`${HOST}X-A : b\r\n`, `${HOST}X-A\t: b\r\n`]) {
       expect((await t.ask(`GET / HTTP/1.1\r\n${head}\r\n`)).status, head).toBe(400);
       expect(t.upstream.calls, head).toEqual([]);
     }
+  },
+
+  async "RFC 9112 §2.2: white space in front of the first field is refused, or that line is ignored"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-2.2-leading-space");
+    for (const head of [` X-A: b\r\n${HOST}`, `\tX-A: b\r\n${HOST}`]) {
+      const call = t.refusedOrOne(await t.ask(`GET / HTTP/1.1\r\n${head}\r\n`), [400]);
+      if (call) expect(call.all("x-a"), head).toEqual([]);
+      await t.upstream.reset();
+    }
+  },
+
+  async "RFC 9112 §2.2: bytes that are no HTTP request get 400, and the connection is closed"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-2.2-grammar");
+    await expectLast(t, "\x16\x03\x01 no HTTP\r\n\r\n", /400/);
+    await expectLast(t, `GET / HTTP/1.1\r\n${HOST}no field\r\n\r\n`, /400/);
+  },
+
+  async "RFC 9112 §5.1: a response does not pass with white space in front of a colon"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-5.1-space-response");
+    t.upstream.script = (call) =>
+      call.write("HTTP/1.1 200 OK\r\nX-A : b\r\nContent-Length: 0\r\n\r\n");
+    // The parser of this client accepts no white space there.
+    const answer = await t.ask(request("GET", "/"));
+    if (answer.status !== 200) t.expectGatewayError(answer, 502);
+  },
+
+  async "RFC 9112 §5.2: a folded line in a response becomes 502, or its fold becomes spaces"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-5.2-fold-response");
+    t.upstream.script = (call) =>
+      call.write("HTTP/1.1 200 OK\r\nX-A: b\r\n\tc\r\nContent-Length: 0\r\n\r\n");
+    const answer = await t.ask(request("GET", "/"));
+    if (answer.status === 200) expect(answer.get("x-a")).toMatch(/^b +\t?c$/);
+    else t.expectGatewayError(answer, 502);
   },
 
   async "RFC 9110 §5.5: CR and NUL in a field's value are refused, or become spaces"(
@@ -343,8 +433,8 @@ export const conformance = {
   async "RFC 9112 §4: a space follows the status even if there is no reason phrase"(
     t: Tools,
   ): Promise<void> {
-    rfc("9112-4-space", "9112-4-reason");
-    t.upstream.script = (call) => call.write("HTTP/1.1 471\r\nContent-Length: 0\r\n\r\n");
+    rfc("9112-4-space");
+    t.upstream.script = (call) => call.write("HTTP/1.1 471 \r\nContent-Length: 0\r\n\r\n");
     const answer = await t.ask(request("GET", "/"));
     expect(answer.bytes.toString("latin1")).toMatch(/^HTTP\/1\.1 471 /);
   },
@@ -369,10 +459,15 @@ export const conformance = {
     const size = 100_000;
     const client = await t.connect();
     client.send(request("POST", "/early", [["Content-Length", String(size)]]), "x");
-    const early = await client.read();
+    const answer = client.read();
+    // A proxy may forward the response only when it has the whole request.
+    await Promise.race([answer.catch(() => {}), pause(1000)]);
+    if (client.socket.bytesRead === 0) client.send("x".repeat(size - 1));
+    const early = await answer;
     expect(early.status).toBe(413);
     if (early.get("connection")?.toLowerCase() === "close") return;
-    client.send("x".repeat(size - 1), request("GET", "/next"));
+    if (client.socket.bytesWritten < size) client.send("x".repeat(size - 1));
+    client.send(request("GET", "/next"));
     expect((await client.read()).status).toBe(200);
   },
 
@@ -393,7 +488,7 @@ export const conformance = {
   async "RFC 9110 §9.3.2: the response to HEAD has the fields of the response to GET, with its Content-Length"(
     t: Tools,
   ): Promise<void> {
-    rfc("9110-8.6-head", "9110-9.3.2-head-fields");
+    rfc("9110-9.3.2-head-fields");
     const fields: Header[] = [
       ["Content-Length", "4"],
       ["Content-Type", "a/b"],
@@ -462,13 +557,21 @@ export const conformance = {
     }
   },
 
-  async "RFC 9112 §3.2: two Host fields, or one that is not an authority, get 400"(
-    t: Tools,
-  ): Promise<void> {
-    rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");
+  async "RFC 9112 §3.2: no Host field, or two of them, get 400"(t: Tools): Promise<void> {
+    rfc("9112-3.2-host-received");
     for (const fields of [
+      "X-A: b",
       "Host: a.test\r\nHost: b.test",
       "Host: a.test\r\nhost: a.test",
+    ]) {
+      expect((await t.ask(`GET / HTTP/1.1\r\n${fields}\r\n\r\n`)).status, fields).toBe(400);
+      expect(t.upstream.calls, fields).toEqual([]);
+    }
+  },
+
+  async "RFC 9112 §3.2: a Host that is not an authority gets 400"(t: Tools): Promise<void> {
+    rfc("9112-3.2-host-received", "9110-4.2.4-userinfo-received");
+    for (const fields of [
       "Host: user@a.test",
       "Host: user:secret@a.test",
       "Host: a b",
@@ -482,7 +585,15 @@ export const conformance = {
 
   async "RFC 9112 §3.2.2: a target in absolute form is accepted"(t: Tools): Promise<void> {
     rfc("9112-3.2.2-accepted");
-    expect((await t.ask(request("GET", "http://proxy.test/x?y"))).status).toBe(200);
-    expect(t.upstream.calls.map((call) => call.target)).toEqual(["/x?y"]);
+    expect((await t.ask(request("GET", "http://proxy.test/x?y=1"))).status).toBe(200);
+    expect(t.upstream.calls).toHaveLength(1);
+  },
+
+  async "RFC 9112 §3.2.1: of a target in absolute form, the upstream gets path and query alone"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9112-3.2.1-origin-form");
+    await t.ask(request("GET", "http://proxy.test/x?y=1"));
+    expect(t.upstream.calls.map((call) => call.target)).toEqual(["/x?y=1"]);
   },
 };

@@ -2,29 +2,17 @@
 import { expect } from "vitest";
 import type { Answer } from "../helpers/client.ts";
 import { pour } from "../helpers/large.ts";
+import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "./_suite.ts";
 import type { Script } from "../helpers/upstream.ts";
+import { pause } from "../helpers/wait.ts";
 import { chunk, request } from "../helpers/wire.ts";
-
-export function expectGatewayError(
-  t: Tools,
-  answer: Answer,
-  status: number,
-  type: RegExp = /[a-z_]+/,
-): void {
-  expect(answer.status).toBe(status);
-  expect(answer.get("proxy-status")).toMatch(new RegExp(`^fetchway; error=${type.source}$`));
-  expect(answer.get("content-type")).toMatch(/^text\/plain/);
-  const everything = answer.bytes.toString("latin1") + answer.text;
-  expect(everything).not.toMatch(/127\.0\.0\.1|localhost|ECONN|EPIPE|UND_ERR|HPE_|socket/i);
-  expect(everything).not.toContain(`:${t.upstream.port}`);
-}
 
 async function expectBad(t: Tools, script: Script, type?: RegExp): Promise<void> {
   t.upstream.script = script;
   for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
-    expectGatewayError(t, await t.ask(bytes), 502, type);
+    t.expectGatewayError(await t.ask(bytes), 502, type);
   }
   t.upstream.script = (call) => call.reply(200, [], "recovered");
   expect(await t.ask(request("GET", "/"))).toMatchObject({ status: 200, text: "recovered" });
@@ -37,8 +25,8 @@ async function expectBadBytes(t: Tools, each: Record<string, string>): Promise<v
       call.close();
     };
     const answer = await t.ask(request("GET", "/"));
-    expect(answer.status, name).toBe(502);
-    expectGatewayError(t, answer, 502);
+    expect(answer.status, name).toBeGreaterThanOrEqual(500);
+    t.expectGatewayError(answer, 502);
   }
 }
 
@@ -46,11 +34,14 @@ async function expectCut(t: Tools, bytes: string, how: "FIN" | "RST"): Promise<v
   t.upstream.script = (call) => call.write(bytes);
   const client = await t.connect();
   client.send(request("GET", "/"));
-  const head = await client.readHead();
+  const head = client.readHead();
   const call = await t.upstream.call();
+  // A proxy may hold back the head until more of the body has arrived.
+  await Promise.race([head, pause(1000)]);
   if (how === "RST") call.reset();
   else call.close();
-  const answer = await client.readBody(head);
+  const answer = await client.readBody(await head);
+  if (t.mayRefuse(answer)) return t.upstream.reset();
   expect(answer).toMatchObject({ status: 200, cut: true, text: halfOf(answer) });
   await t.upstream.reset();
 }
@@ -65,7 +56,7 @@ export const failures = {
     t: Tools,
   ): Promise<void> {
     for (const bytes of [request("GET", "/"), request("POST", "/", [], "body")]) {
-      expectGatewayError(t, await t.ask(bytes, "refused"), 502, /connection_refused/);
+      t.expectGatewayError(await t.ask(bytes, "refused"), 502, /connection_refused/);
     }
   },
 
@@ -99,10 +90,19 @@ export const failures = {
   async "a truncated chunked response body fails for the client"(t: Tools): Promise<void> {
     rfc("9112-8-incomplete", "9112-8-chunked-cut");
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`, `${head}4\r\nhalf\r\n0\r\n`]) {
+    for (const bytes of [`${head}4\r\nhalf\r\n`, `${head}a\r\nhalf`]) {
       await expectCut(t, bytes, "FIN");
       await expectCut(t, bytes, "RST");
     }
+  },
+
+  async "a chunked response body without the CRLF after its last chunk fails for the client"(
+    t: Tools,
+  ): Promise<void> {
+    advisory("bun#29732");
+    const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    await expectCut(t, `${head}4\r\nhalf\r\n0\r\n`, "FIN");
+    await expectCut(t, `${head}4\r\nhalf\r\n0\r\n`, "RST");
   },
 
   async "a truncated response whose head and body arrive in one packet fails for the client"(
@@ -121,7 +121,7 @@ export const failures = {
         const answer = await t.ask(request("GET", "/"));
         if (answer.status === 200)
           expect(answer).toMatchObject({ cut: true, text: halfOf(answer) });
-        else expectGatewayError(t, answer, 502);
+        else t.expectGatewayError(answer, 502);
       }
     }
   },
@@ -137,7 +137,7 @@ export const failures = {
         call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("good"), bad);
       const answer = await t.ask(request("GET", "/"));
       if (answer.status === 200) expect(answer.cut, bad).toBe(true);
-      else expectGatewayError(t, answer, 502);
+      else t.expectGatewayError(answer, 502);
     }
     expect((await t.ask(request("GET", "/"), "refused")).status).toBe(502);
   },
@@ -153,9 +153,25 @@ export const failures = {
       "HTTP/0.9": "<html>hello</html>",
       "another protocol": "SSH-2.0-OpenSSH_9.9\r\n",
       "HTTP/2 preface": "\0\0\x12\x04\0\0\0\0\0",
+    });
+  },
+
+  async "a response with a malformed field becomes 502"(t: Tools): Promise<void> {
+    await expectBadBytes(t, {
       "a name with a space": "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 0\r\n\r\n",
       "a NUL in a value": "HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 0\r\n\r\n",
     });
+  },
+
+  async "RFC 9110 §5.5: a NUL in a response field becomes 502, or a space"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-5.5-control");
+    t.upstream.script = (call) =>
+      call.write("HTTP/1.1 200 OK\r\nX-A: b\0c\r\nContent-Length: 0\r\n\r\n");
+    const answer = await t.ask(request("GET", "/"));
+    if (answer.status === 200) expect(answer.get("x-a")).toBe("b c");
+    else t.expectGatewayError(answer, 502);
   },
 
   async "an upstream status of 000, under 100 or over 599 becomes 502"(t: Tools): Promise<void> {
@@ -180,6 +196,19 @@ export const failures = {
     );
   },
 
+  async "RFC 9110 §7.8: a 101 to a client that has not asked for it does not reach the client"(
+    t: Tools,
+  ): Promise<void> {
+    rfc("9110-7.8-ignored");
+    const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n";
+    t.upstream.script = (call) => call.write(head);
+    const client = await t.connect();
+    client.send(request("GET", "/"));
+    // The proxy may also close the connection.
+    const answer = await client.readHead().catch(() => undefined);
+    expect(answer?.status).not.toBe(101);
+  },
+
   async "an unsolicited 101 response becomes 502"(t: Tools): Promise<void> {
     const head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n";
     await expectBad(t, (call) => call.write(head));
@@ -199,7 +228,7 @@ export const failures = {
       // The HTTP client's parser may refuse a response that has both fields.
       const answer = await t.ask(request("GET", "/"));
       if (answer.status === 200) expect(answer).toMatchObject({ text: "hello", cut: false });
-      else expectGatewayError(t, answer, 502);
+      else t.expectGatewayError(answer, 502);
     }
   },
 
@@ -228,8 +257,11 @@ export const failures = {
       call.target === "/first"
         ? call.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", next)
         : call.reply(200, [], "clean");
-    expect(await t.ask(request("GET", "/first"))).toMatchObject({ status: 200, text: "ok" });
-    expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });
+    // Whether a pool notices the bytes in time may depend on timing.
+    for (let count = 0; count < 20; count++) {
+      expect(await t.ask(request("GET", "/first"))).toMatchObject({ status: 200, text: "ok" });
+      expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });
+    }
   },
 
   async "an upstream's early 413 reaches a client that is still uploading"(
@@ -243,7 +275,8 @@ export const failures = {
     const client = await t.connect();
     client.send(request("POST", "/", [["Content-Length", String(64 * 1024 * 1024)]]));
     const sending = pour(client.socket, 64 * 1024 * 1024);
-    expect(await client.read()).toMatchObject({ status: 413, text: "too large" });
+    const answer = await client.read();
+    if (!t.mayRefuse(answer)) expect(answer).toMatchObject({ status: 413, text: "too large" });
     client.leave("FIN");
     await sending;
   },

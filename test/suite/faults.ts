@@ -4,7 +4,6 @@ import { faults, type Fault } from "./_faults.ts";
 import type { Tools } from "./_suite.ts";
 import { until, within } from "../helpers/wait.ts";
 import { request } from "../helpers/wire.ts";
-import { expectGatewayError } from "./failures.ts";
 
 async function expectFault(t: Tools, fault: Fault): Promise<void> {
   const { setup = "default", method = "GET", status, code, text = "", cut = false } = fault;
@@ -14,7 +13,7 @@ async function expectFault(t: Tools, fault: Fault): Promise<void> {
   const client = await t.connect(setup);
   client.send(request(method, "/fault", [], fault.body));
   const answer = await client.read(method);
-  if (code) expectGatewayError(t, answer, status, code);
+  if (code) t.expectGatewayError(answer, status, code);
   else expect(answer).toMatchObject({ status, text, cut });
 
   const broken = [...upstream.links];

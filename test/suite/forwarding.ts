@@ -57,6 +57,14 @@ async function expectRefused(t: Tools, head: string): Promise<void> {
   }
 }
 
+/** Forges an address in this field, and expects that the last address in it is not the forged one. */
+async function expectLastAddress(t: Tools, name: string, value: string): Promise<void> {
+  await t.ask(request("GET", "/", [[name, value]]));
+  expect(t.upstream.calls).toHaveLength(1);
+  const last = t.upstream.calls[0]?.all(name).join().split(",").at(-1);
+  expect(last).not.toMatch(/6\.6\.6\.6/);
+}
+
 export const forwarding = {
   async "Host is the target's, and X-Forwarded-* describes the client"(t: Tools): Promise<void> {
     rfc("9110-7.2-host", "9112-3.2-host-sent");
@@ -81,6 +89,29 @@ export const forwarding = {
     const [call] = t.upstream.calls;
     expect(call?.get("host")).toBe(t.upstream.authority);
     expect(forwardingFields(call?.headers ?? [])).toEqual(own);
+  },
+
+  async "CVE-2021-33197: a field that the proxy adds to a request stays if the client names it in Connection"(
+    t: Tools,
+  ): Promise<void> {
+    await t.ask(request("GET", "/"));
+    const added = t.upstream.calls[0]?.names.filter((name) => name !== "connection") ?? [];
+    for (const name of added) {
+      await t.ask(request("GET", "/", [["Connection", `keep-alive, ${name}`]]));
+      expect(t.upstream.calls.at(-1)?.names, name).toEqual(expect.arrayContaining(added));
+    }
+  },
+
+  async "the last address of X-Forwarded-For is the client's, or the field is absent"(
+    t: Tools,
+  ): Promise<void> {
+    await expectLastAddress(t, "X-Forwarded-For", "6.6.6.6");
+  },
+
+  async "the last address of Forwarded is the client's, or the field is absent"(
+    t: Tools,
+  ): Promise<void> {
+    await expectLastAddress(t, "Forwarded", "for=6.6.6.6");
   },
 
   async "CVE-2026-3635: forged forwarding fields and their _ aliases are removed"(

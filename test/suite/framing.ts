@@ -23,7 +23,9 @@ async function sendUpgradeWithBody(tools: Tools, method: string, fields: Header[
   const client = await tools.connect();
   const headers: Header[] = [["Transfer-Encoding", "chunked"], ...fields];
   client.send(request(method, "/rw", headers), chunk(smuggled), lastChunk);
-  expect(await client.read()).toMatchObject({ status: 200, text: smuggled });
+  const answer = await client.read();
+  if (tools.mayRefuse(answer)) return;
+  expect(answer).toMatchObject({ status: 200, text: smuggled });
   expect(tools.upstream.calls).toHaveLength(1);
   expect(tools.upstream.calls[0]).toMatchObject({ method, target: "/rw", text: smuggled });
   await expectNext(tools, client);
@@ -206,12 +208,20 @@ export const framing = {
     t: Tools,
   ): Promise<void> {
     rfc("9110-8.6-malformed", "9110-8.6-large");
-    for (const value of ["5, 5", "+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
+    for (const value of ["+5", "0x5", "5 5", "-5", "5.0", "99999999999999999999"]) {
       const client = await t.connect();
       client.send(request("POST", "/", [["Content-Length", value]]), "hello");
-      expect((await client.read()).status, value).toBe(400);
+      const answer = await client.read();
+      if (!t.mayRefuse(answer)) expect(answer.status, value).toBe(400);
       expect(t.upstream.calls.filter((call) => call.state === "complete")).toEqual([]);
     }
+  },
+
+  async "a request whose Content-Length is a list is refused"(t: Tools): Promise<void> {
+    const client = await t.connect();
+    client.send(request("POST", "/", [["Content-Length", "5, 5"]]), "hello");
+    expect((await client.read()).status).toBe(400);
+    expect(t.upstream.calls).toEqual([]);
   },
 
   async "CVE-2026-23527: a body with Transfer-Encoding: ChunKed is read completely and forwarded"(

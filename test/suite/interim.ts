@@ -58,6 +58,18 @@ export const interim = {
     expectFields(answer, 1, [["link", "</c.css>; rel=preload"]]);
   },
 
+  async "RFC 9110 §15.2: 103 responses reach the client, in their order"(t: Tools): Promise<void> {
+    rfc("9110-15.2-forward");
+    const links = ["</a.css>; rel=preload", "</b.css>; rel=preload"];
+    const answer = await askInSteps(
+      t,
+      links.map((link) => hints(`Link: ${link}`)),
+    );
+    expect(answer.interim.map((head) => [head.status, head.get("link")])).toEqual(
+      links.map((link) => [103, link]),
+    );
+  },
+
   async "an interim response reaches the client before the final one has begun"(
     t: Tools,
   ): Promise<void> {
@@ -97,8 +109,10 @@ export const interim = {
   },
 
   async "an HTTP/1.0 client gets no interim response"(t: Tools): Promise<void> {
+    rfc("9110-15.2-http10");
     t.upstream.script = (call) => {
-      call.write(hints("Link: </a>; rel=preload"));
+      // A proxy may forward the request as HTTP/1.0. Then the upstream must not send interim responses.
+      if (!/ HTTP\/1\.0\r\n/.test(call.head)) call.write(hints("Link: </a>; rel=preload"));
       call.reply(200, [], "final");
     };
     const answer = await t.ask("GET / HTTP/1.0\r\nHost: proxy.test\r\n\r\n");

@@ -7,19 +7,13 @@ import type { Call } from "../helpers/link.ts";
 import type { SetupName } from "../hosts/_setups.ts";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";
+import { handshake } from "../helpers/handshake.ts";
 import type { Tools } from "./_suite.ts";
 import { pause, settled, until, within } from "../helpers/wait.ts";
 import { request, type Header } from "../helpers/wire.ts";
 import { accept } from "../helpers/websocket.ts";
 
-const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
-
-const handshake: Header[] = [
-  ["Connection", "Upgrade"],
-  ["Upgrade", "websocket"],
-  ["Sec-WebSocket-Version", "13"],
-  ["Sec-WebSocket-Key", KEY],
-];
+const KEY = new Map(handshake).get("Sec-WebSocket-Key") as string;
 
 /** Opens a WebSocket through the proxy; its messages are collected from the start. */
 async function open(
@@ -132,16 +126,15 @@ export const upgrades = {
     const head = await client.readHead();
     expect(head).toMatchObject({ status: 101, version: "1.1" });
     expect(head.get("upgrade")?.toLowerCase()).toBe("websocket");
-    expect(head.get("connection")?.toLowerCase()).toBe("upgrade");
+    expect(head.get("connection")).toMatch(/\bupgrade\b/i);
     expect(head.all("sec-websocket-accept")).toEqual([acceptOf(KEY)]);
     // The upstream has chosen neither, and no server may choose in its place.
     expect(head.all("sec-websocket-protocol")).toEqual([]);
     expect(head.all("sec-websocket-extensions")).toEqual([]);
     const call = t.upstream.calls[0] as Call;
     expect(call.head).toMatch(/^GET \/socket HTTP\/1\.1\r\n/);
-    expect(call.get("host")).toBe(t.upstream.authority);
     expect(call.get("upgrade")?.toLowerCase()).toBe("websocket");
-    expect(call.get("connection")?.toLowerCase()).toBe("upgrade");
+    expect(call.get("connection")).toMatch(/\bupgrade\b/i);
     expect(call.all("sec-websocket-version")).toEqual(["13"]);
     const keys = call.all("sec-websocket-key");
     expect(keys.map((key) => Buffer.from(key, "base64").length)).toEqual([16]);
@@ -357,6 +350,25 @@ export const upgrades = {
     const answer = await client.read();
     expect(answer).toMatchObject({ status: 403, text: '{"error":"no"}', cut: false });
     expect(answer.get("x-why")).toBe("because");
+  },
+
+  async "CVE-2024-23326, CVE-2026-2833: frames that follow a refused handshake do not reach the upstream"(
+    t: Tools,
+  ): Promise<void> {
+    for (const status of [400, 426, 200]) {
+      t.upstream.script = (call) => call.reply(status, [["Connection", "keep-alive"]], "no");
+      const client = await t.connect();
+      // A text frame that is masked by zeros, in the packet of the handshake and behind the response.
+      const frame = Buffer.from("\x81\x85\0\0\0\0hello", "latin1");
+      client.send(request("GET", "/", handshake), frame);
+      // A server may answer with another status, or close the connection because of the bytes behind the handshake.
+      await client.read().catch(() => {});
+      client.send(frame);
+      client.finish();
+      await client.rest().catch(() => {});
+      expect(t.upstream.links.filter((link) => !link.idle)).toEqual([]);
+      await t.upstream.reset();
+    }
   },
 
   async "the bytes after a refused upgrade are not sent to the upstream as if it had succeeded"(

@@ -34,7 +34,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       "responses get no Date; Cloudflare's servers in front of workerd add it",
       ["workerd"],
       [
-        "RFC 9110 §6.6.1: a response without Date gets one, and a response with Date keeps it",
+        "RFC 9110 §6.6.1: a response without Date gets one",
         "RFC 9110 §6.6.1: a gateway error has a Date",
       ],
     ],

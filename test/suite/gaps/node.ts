@@ -9,6 +9,7 @@ const TRAILERS = [
   "trailer fields of a response that does not announce them reach the client",
   "TE: trailers is forwarded, and Connection names TE",
   "trailer fields of a request reach the upstream, and are announced",
+  "names of trailer fields that a request must not have are not announced",
   "a request that is sent again keeps its trailer fields",
 ] as const;
 

@@ -1,0 +1,30 @@
+/** A proxy that the scoreboard runs: how it is started in front of an upstream, in its plainest sensible configuration. */
+export interface Contestant {
+  readonly name: string;
+  /** Where it comes from: a Debian package, an npm package, a Go module, or this project. */
+  readonly source: "apt" | "npm" | "go" | "project";
+  /** Options that harden it: a short label, such as `merge_slashes off`, and one sentence about it. */
+  readonly hardenings?: Readonly<Record<string, string>>;
+  /**
+   * Starts the proxy on a free port of 127.0.0.1 in front of `http://127.0.0.1:<upstream>`. Resolves once it accepts
+   * connections. Throws an error that names the command that installs the proxy, if it is missing.
+   */
+  start(setup: Setup): Promise<Running>;
+}
+
+export interface Setup {
+  /** The port of the upstream, on 127.0.0.1. */
+  readonly upstream: number;
+  /** An empty folder for files of this run. */
+  readonly folder: string;
+  /** A label of `hardenings`. */
+  readonly hardening?: string;
+}
+
+export interface Running {
+  readonly port: number;
+  readonly version: string;
+  /** The text of the configuration or program, or its path in the repository. */
+  readonly configuration: string;
+  stop(): Promise<void>;
+}
