@@ -8,7 +8,10 @@ export interface App {
   readonly files: Readonly<Record<string, string | { place: string }>>;
   /** Texts of the blocks, each with its replacement. */
   readonly replaced?: Readonly<Record<string, string>>;
-  /** Commands: a program of the app, or the project's Node or Bun. The port is in the variable PORT, and replaces the argument PORT. */
+  /**
+   * Commands: a program of the app, or the project's Node or Bun. The port is in the variable PORT, and replaces the argument
+   * PORT.
+   */
   readonly build?: readonly (readonly string[])[];
   readonly start: readonly string[];
   readonly env?: Readonly<Record<string, string>>;

@@ -1,6 +1,6 @@
 /**
- * The lists of docs/clients.md, which `_readme.ts` renders: what is lost with each HTTP client. What the server
- * itself loses is not listed.
+ * The lists of docs/clients.md, which `_readme.ts` renders: what is lost with each HTTP client. A loss that a server has with
+ * every client is listed as one of the server.
  */
 import type { Gap } from "../suite/gaps/gaps.ts";
 import type { Client, Loss, losses } from "../suite/gaps/losses.ts";

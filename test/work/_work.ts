@@ -113,7 +113,7 @@ const FLAGS: Readonly<Record<Mode, readonly string[]>> = {
   paths: [],
   way: [],
   counts: [],
-  // Results of V8's threads would wake the event loop by additional `write` and `read` calls.
+  // Results of V8's threads would wake the event loop, with additional `write` and `read` calls.
   system: ["--single-threaded", "--no-opt"],
   // A garbage collection during the measurement would hide allocated bytes, so the young generation is made large.
   heap: ["--expose-gc", "--no-opt", "--min-semi-space-size=64", "--max-semi-space-size=64"],
