@@ -52,7 +52,10 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   proxy_connect_timeout: "connectTimeout",
 };
 
-/** The names that other tools use for options of `server`, each with what to write instead. */
+/**
+ * Names that people write in `server` by mistake: those of other tools, and options that belong at the top of the config. Each
+ * has what to write instead.
+ */
 const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
   listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
   server_name: 'the host in front of the path, as in routes: [{ match: "shop.example/", … }]',

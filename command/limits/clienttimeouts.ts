@@ -1,4 +1,4 @@
-/** Closes the connections of clients on Node that are too slow. */
+/** On Node: closes the connections of clients that are too slow. */
 import type { ServerHttp2Stream } from "node:http2";
 import { isAwaitingContinue } from "#fetchway/node";
 import {

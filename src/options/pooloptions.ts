@@ -133,7 +133,7 @@ export interface PoolOptions {
    * Milliseconds of silence on a connection before TCP sends keep-alive probes, which detect that the peer is gone, and keep
    * load balancers from dropping the connection (some do after 4 minutes); `0` sends none.
    *
-   * Event streams and tunnels need the probes: an idle connection of the pool is closed before the first one.
+   * The probes matter for event streams and tunnels. With the defaults, an idle connection is closed before its first probe.
    * @default 60000
    */
   keepAliveInitialDelay?: number;

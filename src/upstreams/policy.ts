@@ -52,9 +52,9 @@ export interface Policy {
    */
   readonly isSticky?: boolean | ((request: PickRequest) => boolean);
   /**
-   * Whether the client of a request stays with the upstream that answers the request, by a cookie of the proxy (`cookie` of
-   * `balance`). If a request has the cookie of an upstream, and this upstream takes requests, the request goes to it without a
-   * call of `pick`.
+   * Whether the proxy sets a cookie (the option `cookie` of `balance`) that keeps the client at the upstream that answers this
+   * request. A later request with that cookie goes to its upstream without calling `pick`, as long as the upstream takes
+   * requests.
    */
   keepsClient?(request: PickRequest): boolean;
   /** Called with the milliseconds that an upstream needed until its response headers arrived. */

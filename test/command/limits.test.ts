@@ -173,7 +173,7 @@ describe.concurrent.each([
     await until(() => ends.get(path) === "closed", "the end at the upstream");
   });
 
-  test("a client that does not read the response, whose upstream connection is closed too", async () => {
+  test("if a client does not read the response, the upstream's connection is closed", async () => {
     const path = `/endless?${name}`;
     const client = new Raw(open());
     client.socket.pause();
@@ -183,7 +183,7 @@ describe.concurrent.each([
     await within(client.closed, "the end");
   });
 
-  test("a client whose WebSocket does not read, and the upstream's WebSocket is closed too", async () => {
+  test("if a client does not read its WebSocket, the upstream's WebSocket is closed", async () => {
     const socket = new WebSocket(`ws://a/flood?${name}`, {
       createConnection: () => open() as never,
     });

@@ -135,8 +135,9 @@ export const advisedFields = {
       ["6.6.6.6, 203.0.113.7, 0:0:0:0:0:ffff:7f00:1", "203.0.113.7, 0:0:0:0:0:ffff:7f00:1"],
       ["6.6.6.6, 203.0.113.7, ::FFFF:127.0.0.1", "203.0.113.7, ::FFFF:127.0.0.1"],
       ["6.6.6.6, 203.0.113.7, 0000::ffff:7F00:0001", "203.0.113.7, 0000::ffff:7F00:0001"],
-      // A client's address is not a trusted proxy, however it is spelled.
+      // A mapped address outside of the trusted range is not a trusted proxy.
       ["6.6.6.6, 0:0:0:0:0:ffff:cb00:7107", "0:0:0:0:0:ffff:cb00:7107"],
+      // `::7f00:1` is another address than 127.0.0.1, because it lacks `ffff`.
       ["6.6.6.6, 0:0:0:0:0:0:7f00:1", "0:0:0:0:0:0:7f00:1"],
     ] as const) {
       await t.ask(request("GET", "/", [["X-Forwarded-For", sent]]), "ranged");

@@ -211,7 +211,7 @@ describe("field names", () => {
     expect(kept?.has("cookie")).toBe(false);
   });
 
-  test("the fields that the proxy adds are filtered again only if an option names one of them", () => {
+  test("after the proxy has added its own fields, fields are removed only if an option drops or replaces one of those", () => {
     expect(plan({ filterHeaders: ["cookie"], headers: { a: "1" } }).overridden).toBeUndefined();
     expect(plan({ filterHeaders: ["X-Forwarded-Host"] }).overridden?.has("x-forwarded-host")).toBe(
       true,

@@ -66,7 +66,7 @@ export const bodies: Record<string, Case> = {
     assertEqual(await countBytes(response.body), LENGTH);
   },
 
-  async "a response body that fails, or that does not have its Content-Length, never looks complete"(
+  async "a response body that fails, or whose length differs from its Content-Length, never looks complete"(
     create,
   ) {
     const broken = (): Response => {

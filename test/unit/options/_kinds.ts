@@ -114,7 +114,7 @@ export function goodTexts(kind: Kind<never>): (readonly [text: string, value: un
 export function badTexts({ parts, name, choices }: Kind<never>): string[] {
   if (choices !== undefined) return ["no such text"];
   if (name !== undefined) return [...SAMPLES[name].badTexts];
-  // Take wrong texts from one specific alternative only: an alternative of the kind "text" would accept them.
+  // Use the wrong texts of the first alternative that has some: a text accepts almost anything, and a switch has no value.
   const others = (parts ?? []).filter((part) => part.name !== "switch" && part.name !== "text");
   return others.slice(0, 1).flatMap(badTexts);
 }

@@ -123,7 +123,7 @@ describe("the request that is sent", () => {
     expect(hop.headers).toEqual(expect.arrayContaining(["X-Forwarded-Host", "two.test"]));
   });
 
-  test("the peer is trusted by its address and not by its fields", async () => {
+  test("whether the peer is trusted depends on the address of its connection, not on header fields or `clientAddress`", async () => {
     const trustProxy = (address: string): boolean => address === "10.0.0.1";
     const headers = ["X-Forwarded-For", "6.6.6.6", "X-Real-IP", "10.0.0.1"];
     const clientAddress = (): string => "10.0.0.1";
