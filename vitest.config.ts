@@ -64,9 +64,12 @@ const IN_TEST: ReadonlySet<HostName> = new Set(OWN);
 /** Long files about what few changes concern. `npm test` leaves them out, and CI runs them (`npm run test:more`). */
 const MORE = [
   "command/inspect.real",
+  "command/replay",
+  "compare/faulty",
   "runtimes/deno/deno",
   "runtimes/websocket/load",
   "storm/storm",
+  "work/count",
   "work/hosts",
 ].map((name) => `test/${name}.test.ts`);
 
