@@ -1,4 +1,4 @@
-import { ListHeaders } from "../../src/fields/headers.ts";
+import { showHeaders } from "../../src/fields/headers.ts";
 import { isAuthority } from "../../src/request/host.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 
@@ -36,7 +36,7 @@ class HookRequest {
   }
 
   get headers(): Headers {
-    return (this.#headers ??= new ListHeaders(this.#source.headers));
+    return (this.#headers ??= showHeaders(this.#source.headers));
   }
 
   clone(): Request {
@@ -45,7 +45,11 @@ class HookRequest {
     return Object.defineProperty(new Request(url, { headers }), "method", { value: method });
   }
 
-  static {
+  /**
+   * Makes the class inherit from Node's, and returns it. Called with the first request, because Node loads undici when code
+   * reads the global `Request`.
+   */
+  static inherit(): typeof HookRequest {
     const own = HookRequest.prototype;
     for (const name of Object.getOwnPropertyNames(Request.prototype) as (keyof Request)[]) {
       if (name === "method" || name in own) continue;
@@ -57,8 +61,11 @@ class HookRequest {
       Object.defineProperty(own, name, { get, configurable: true });
     }
     Object.setPrototypeOf(own, Request.prototype);
+    return HookRequest;
   }
 }
+
+let Inheriting: typeof HookRequest | undefined;
 
 /**
  * Returns the URL of a request. If `Host` is not an authority, the URL gets a host name that does not exist: no part of `Host`
@@ -75,5 +82,5 @@ function toUrl(scheme: string, host: string, path: string): string {
  * that Node's server accepts.
  */
 export function toHookRequest(scheme: string, host: string, source: Source): Request {
-  return new HookRequest(scheme, host, source) as unknown as Request;
+  return new (Inheriting ??= HookRequest.inherit())(scheme, host, source) as unknown as Request;
 }

@@ -4,7 +4,13 @@ import type { Socket } from "node:net";
 import type { Release } from "../../src/body/memory.ts";
 import { type BodySource, pipe, type Sink, type WholeOptions } from "../../src/body/source.ts";
 import { StreamBody } from "../../src/body/stream.ts";
-import { getHeader, type HeaderList, ListHeaders, toHeaderList } from "../../src/fields/headers.ts";
+import {
+  getHeader,
+  type HeaderList,
+  showHeaders,
+  takeHeaders,
+  toHeaderList,
+} from "../../src/fields/headers.ts";
 import { namesOf } from "../../src/fields/trailers.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
@@ -153,7 +159,7 @@ class LazyResponse extends SrvxResponse {
     return this.status >= 200 && this.status < 300;
   }
   get headers(): Headers {
-    return (this.#headers ??= new ListHeaders(this.#received.headers));
+    return (this.#headers ??= showHeaders(this.#received.headers));
   }
   get type(): ResponseType {
     return "default";
@@ -215,7 +221,7 @@ class LazyResponse extends SrvxResponse {
 
   /** The header fields, with the changes of other code. */
   get #list(): HeaderList {
-    return this.#headers === undefined ? this.#received.headers : ListHeaders.listOf(this.#headers);
+    return this.#headers === undefined ? this.#received.headers : takeHeaders(this.#headers);
   }
 
   get #response(): Response {

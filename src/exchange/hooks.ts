@@ -2,7 +2,7 @@ import { BytesBody } from "../body/bytes.ts";
 import { encodeText } from "../body/memory.ts";
 import type { BodySource } from "../body/source.ts";
 import { UnframedBody } from "../body/unframed.ts";
-import { type HeaderList, ListHeaders, toHeaders } from "../fields/headers.ts";
+import { type HeaderList, showHeaders, takeHeaders, toHeaders } from "../fields/headers.ts";
 import { REQUEST_DERIVED } from "../fields/hopbyhop.ts";
 import { badOption } from "../misuse.ts";
 import type { RequestDraft } from "../options/hookoptions.ts";
@@ -82,7 +82,7 @@ function assertMembers(draft: RequestDraft): void {
 /** Makes the draft of a request, which `onRequest` may change. */
 export function toDraft({ method, path, headers }: UpstreamRequest): RequestDraft {
   // The members are plain properties: accessors for `headers` would cost about as much memory as the `Headers`.
-  return { method, path, headers: new ListHeaders(headers), body: undefined };
+  return { method, path, headers: showHeaders(headers), body: undefined };
 }
 
 /**
@@ -107,7 +107,7 @@ function readHeaders(
   request: UpstreamRequest,
   given: Headers,
 ): Pick<UpstreamRequest, "headers" | "host"> {
-  const list = ListHeaders.listOf(given);
+  const list = takeHeaders(given);
   if (list === request.headers) return request;
   const { headers, host } = cleanRequestHeaders(list, REQUEST_DERIVED);
   return { headers, host: host ?? request.host };

@@ -225,60 +225,76 @@ export function toHeaderList(headers: Headers): HeaderList {
   return list;
 }
 
+/** Returns the `Headers` of a header list, for code of the app. */
+export function showHeaders(list: HeaderList): Headers {
+  return new (Shown ??= makeClass())(list);
+}
+
 /**
- * The `Headers` of a header list, for code of the app. It records which names the app has changed, so that all other fields
- * keep their order, the case of their names and their lines. Besides, reading all fields of a `Headers` costs twice as much
- * memory as making it.
+ * Returns the fields of any `Headers`, or of an object that code without types passes in its place. If `showHeaders` has made
+ * the `Headers`, the fields that the app has not changed keep their order, the case of their names and their lines; without any
+ * change, the list itself is returned.
  */
-export class ListHeaders extends Headers {
-  readonly #list: HeaderList;
-  /** The names that were changed, as they were written last, by the names in lower case. */
-  #changed: Map<string, string> | undefined;
+export function takeHeaders(headers: Headers): HeaderList {
+  return Shown !== undefined && headers instanceof Shown
+    ? headers.takeList()
+    : toHeaderList(new Headers(headers));
+}
 
-  constructor(list: HeaderList) {
-    super();
-    this.#list = list;
-    for (let i = 0; i < list.length; i += 2) super.append(list[i] as string, list[i + 1] as string);
-  }
+let Shown: ReturnType<typeof makeClass> | undefined;
 
-  override append(name: string, value: string): void {
-    super.append(name, value);
-    this.#recordChange(name);
-  }
+/**
+ * Makes a class of `Headers` that records which names the app has changed: reading all fields of a `Headers` costs twice as much
+ * memory as making it. The class is made by its first use, because Node loads undici when code reads the global `Headers`.
+ */
+function makeClass() {
+  return class extends Headers {
+    readonly #list: HeaderList;
+    /** The names that were changed, as they were written last, by the names in lower case. */
+    #changed: Map<string, string> | undefined;
 
-  override delete(name: string): void {
-    super.delete(name);
-    this.#recordChange(name);
-  }
-
-  override set(name: string, value: string): void {
-    super.set(name, value);
-    this.#recordChange(name);
-  }
-
-  #recordChange(name: string): void {
-    (this.#changed ??= new Map()).set(name.toLowerCase(), name);
-  }
-
-  /**
-   * Returns the fields of any `Headers`, or of an object that code without types passes in its place; for an unchanged
-   * `ListHeaders`, the list itself.
-   */
-  static listOf(headers: Headers): HeaderList {
-    if (!(headers instanceof ListHeaders)) return toHeaderList(new Headers(headers));
-    const changed = headers.#changed;
-    if (changed === undefined) return headers.#list;
-    const before = headers.#list;
-    const list: HeaderList = [];
-    for (let i = 0; i < before.length; i += 2) {
-      const name = before[i] as string;
-      if (!changed.has(name.toLowerCase())) list.push(name, before[i + 1] as string);
+    constructor(list: HeaderList) {
+      super();
+      this.#list = list;
+      for (let i = 0; i < list.length; i += 2) {
+        super.append(list[i] as string, list[i + 1] as string);
+      }
     }
-    changed.forEach((name, lower) => {
-      const value = headers.get(name);
-      if (lower === "set-cookie") for (const line of headers.getSetCookie()) list.push(name, line);
-      else if (value !== null) list.push(name, value);
-    });
-    return list;
-  }
+
+    override append(name: string, value: string): void {
+      super.append(name, value);
+      this.#recordChange(name);
+    }
+
+    override delete(name: string): void {
+      super.delete(name);
+      this.#recordChange(name);
+    }
+
+    override set(name: string, value: string): void {
+      super.set(name, value);
+      this.#recordChange(name);
+    }
+
+    #recordChange(name: string): void {
+      (this.#changed ??= new Map()).set(name.toLowerCase(), name);
+    }
+
+    takeList(): HeaderList {
+      const before = this.#list;
+      const changed = this.#changed;
+      if (changed === undefined) return before;
+      const list: HeaderList = [];
+      for (let i = 0; i < before.length; i += 2) {
+        const name = before[i] as string;
+        if (!changed.has(name.toLowerCase())) list.push(name, before[i + 1] as string);
+      }
+      changed.forEach((name, lower) => {
+        const value = this.get(name);
+        if (lower === "set-cookie") for (const line of this.getSetCookie()) list.push(name, line);
+        else if (value !== null) list.push(name, value);
+      });
+      return list;
+    }
+  };
 }

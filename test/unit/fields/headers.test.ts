@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
 import {
   getHeader,
-  ListHeaders,
+  showHeaders,
+  takeHeaders,
   NameSet,
   toHeaderList,
   toHeaders,
@@ -64,7 +65,7 @@ describe("header lists", () => {
   });
 });
 
-describe("ListHeaders", () => {
+describe("showHeaders and takeHeaders", () => {
   const list = ["X-B", "1", "Set-Cookie", "a=b", "X-A", "2", "x-b", "3", "set-cookie", "c=d"];
   const lines = [
     ["set-cookie", "a=b"],
@@ -74,7 +75,7 @@ describe("ListHeaders", () => {
   ];
 
   test("shows the fields of its list as any `Headers` does, also to other code of the runtime", () => {
-    const headers = new ListHeaders(list);
+    const headers = showHeaders(list);
     expect(Array.from(headers)).toEqual(lines);
     expect(Array.from(new Headers(headers))).toEqual(lines);
     expect(Array.from(new Response(null, { headers }).headers)).toEqual(lines);
@@ -82,36 +83,36 @@ describe("ListHeaders", () => {
   });
 
   test("returns the list itself if nothing was changed", () => {
-    const headers = new ListHeaders(list);
+    const headers = showHeaders(list);
     headers.forEach(() => {});
     expect(() => headers.set("a b", "1")).toThrow(TypeError);
-    expect(ListHeaders.listOf(headers)).toBe(list);
+    expect(takeHeaders(headers)).toBe(list);
   });
 
   test("returns the changed fields after the others, which keep their order, names and lines", () => {
     const before = list.slice();
-    const headers = new ListHeaders(list);
+    const headers = showHeaders(list);
     headers.append("x-a", " 4\t");
     headers.set("X-New", "5");
     headers.delete("x-none");
     const others = list.filter((_, i) => i < 4 || i > 5);
-    expect(ListHeaders.listOf(headers)).toEqual([...others, "x-a", "2, 4", "X-New", "5"]);
+    expect(takeHeaders(headers)).toEqual([...others, "x-a", "2, 4", "X-New", "5"]);
     headers.delete("x-new");
     headers.set("X-A", "6");
     headers.append("Set-Cookie", "e=f");
     const cookies = ["Set-Cookie", "a=b", "Set-Cookie", "c=d", "Set-Cookie", "e=f"];
     const kept = ["X-B", "1", "x-b", "3"];
-    expect(ListHeaders.listOf(headers)).toEqual([...kept, "X-A", "6", ...cookies]);
+    expect(takeHeaders(headers)).toEqual([...kept, "X-A", "6", ...cookies]);
     expect(list).toEqual(before);
   });
 
   test("returns no line of a field that was deleted", () => {
-    const headers = new ListHeaders(list);
+    const headers = showHeaders(list);
     headers.delete("X-B");
-    expect(ListHeaders.listOf(headers)).toEqual(list.filter((_, i) => i > 1 && i !== 6 && i !== 7));
+    expect(takeHeaders(headers)).toEqual(list.filter((_, i) => i > 1 && i !== 6 && i !== 7));
   });
 
   test("returns the fields of another `Headers` as `toHeaderList` does", () => {
-    expect(ListHeaders.listOf(new Headers(lines as [string, string][]))).toEqual(lines.flat());
+    expect(takeHeaders(new Headers(lines as [string, string][]))).toEqual(lines.flat());
   });
 });
