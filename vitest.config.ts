@@ -64,9 +64,11 @@ const IN_TEST: ReadonlySet<HostName> = new Set(OWN);
 /** Long files about what few changes concern. `npm test` leaves them out, and CI runs them (`npm run test:more`). */
 const MORE = [
   "command/inspect.real",
+  "command/jsonlog",
   "command/replay",
   "compare/faulty",
   "runtimes/deno/deno",
+  "runtimes/leaks",
   "runtimes/websocket/load",
   "storm/storm",
   "work/count",
