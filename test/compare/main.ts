@@ -123,6 +123,12 @@ async function main(args: string[]): Promise<void> {
   const { proxy, row, hardening, write, render } = read.values;
   if (render) return writeReport(readResults());
   const wanted = rows.filter(({ test }) => row === undefined || test.includes(row));
+  if (wanted.length === 0) throw new TypeError(`--row: no title of a rule contains ${row}`);
+  const unknown = proxy.filter(({ hardenings }) => hardenings?.[hardening ?? ""] === undefined);
+  if (hardening !== undefined && unknown.length > 0) {
+    const names = unknown.map(({ name }) => name).join(", ");
+    throw new TypeError(`--hardening: ${names} has no option ${hardening}; see docs/scoreboard/`);
+  }
   if (write && hardening !== undefined)
     throw new TypeError("--write: without --hardening, all of them are tried");
   const results: Result[] = [];
@@ -146,6 +152,12 @@ async function main(args: string[]): Promise<void> {
 if (import.meta.main) {
   // A test that has failed may leave promises that are rejected later, and timers.
   process.on("unhandledRejection", () => {});
-  await main(process.argv.slice(2));
+  try {
+    await main(process.argv.slice(2));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    console.error(error.message);
+    process.exitCode = 2;
+  }
   process.exit();
 }

@@ -82,10 +82,24 @@ test("the matrix has a row for each proxy, and marks broken MUSTs", () => {
 });
 
 test("the flags of the page's examples exist, and an unknown proxy is refused", () => {
-  const args = ["--proxy", "nginx,haproxy", "--row", "a 103", "--hardening", "proxy_buffering off"];
+  const args = ["--proxy", "nginx,haproxy", "--row", "103", "--hardening", "proxy_buffering off"];
   expect(readFlags(args, flags)?.values).toMatchObject({
     proxy: [{ name: "nginx" }, { name: "haproxy" }],
-    row: "a 103",
+    row: "103",
   });
   expect(() => readFlags(["--proxy", "ngnix"], flags)).toThrow(/--proxy: there is no "ngnix"/);
+});
+
+test("the examples on the page find rules", () => {
+  const examples = Array.from(
+    toPage([result], rules).matchAll(/--row (?:"([^"]+)"|(\S+))/g),
+    ([, quoted, word]) => quoted ?? word ?? "",
+  );
+  expect(examples).toHaveLength(2);
+  for (const text of examples) {
+    expect(
+      rows.some(({ test: title }) => title.includes(text)),
+      text,
+    ).toBe(true);
+  }
 });

@@ -167,7 +167,7 @@ ${toFigures(results, rules, [
 
 \`\`\`sh
 npm run compare -- --proxy nginx,haproxy          # all rules
-npm run compare -- --proxy nginx --row "a 103"    # those whose titles contain this text, with their bytes
+npm run compare -- --proxy nginx --row "103"      # those whose titles contain this text, with their bytes
 npm run compare -- --proxy nginx --row trailer --hardening "proxy_buffering off"
 \`\`\`
 
