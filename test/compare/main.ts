@@ -126,8 +126,8 @@ async function main(args: string[]): Promise<void> {
   if (wanted.length === 0) throw new TypeError(`--row: no title of a rule contains ${row}`);
   const unknown = proxy.filter(({ hardenings }) => hardenings?.[hardening ?? ""] === undefined);
   if (hardening !== undefined && unknown.length > 0) {
-    const names = unknown.map(({ name }) => name).join(", ");
-    throw new TypeError(`--hardening: ${names} has no option ${hardening}; see docs/scoreboard/`);
+    const listed = unknown.map(({ name }) => name).join(", ");
+    throw new TypeError(`--hardening: ${listed} has no option ${hardening}; see docs/scoreboard/`);
   }
   if (write && hardening !== undefined)
     throw new TypeError("--write: without --hardening, all of them are tried");
