@@ -38,7 +38,7 @@ export interface Serving {
 export async function joinParent(): Promise<WorkerLink | undefined> {
   // Test `process.send` first: without a parent, Deno would require a permission to read the environment variable.
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
-  // Programs that a config file starts inherit the environment. Without this line, such a program could act as a worker.
+  // Delete the variable, because programs that a config file starts inherit the environment, and would act as workers.
   delete process.env[WORKER_MARK];
   // A terminal sends these signals to all processes. A worker ignores them, because its parent sends orders instead.
   for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});

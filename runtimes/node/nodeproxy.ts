@@ -74,7 +74,7 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
 
 /**
  * Returns whether the client of a request waits for 100 (Continue) before it sends the body, and the proxy decides when the
- * client gets it. A server that ends requests whose bodies do not arrive must not end such a request.
+ * client gets it. A server that ends requests with slow bodies must spare these requests.
  */
 export function isAwaitingContinue(req: IncomingMessage | Http2ServerRequest): boolean {
   return awaitingContinue.has(req as IncomingMessage);

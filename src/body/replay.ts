@@ -5,7 +5,7 @@ import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /**
- * Returns a body that sends the bytes and the trailer fields of a sent request body again.
+ * Returns a body for the next attempt: it has the bytes and the trailer fields of a request body that was already sent.
  * @returns `null` if the request has no body; undefined if not all bytes of the body were kept
  */
 export function replayOf(body: BodySource | null): BytesBody | null | undefined {

@@ -43,8 +43,8 @@ function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
 }
 
 /**
- * Converts the errors of a transport that the app provides: such a transport may reject with any value. Each value except a
- * `MisuseError` becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
+ * Converts the errors of a transport that the app provides, which may reject with any value. Each value except a `MisuseError`
+ * becomes a `ProxyError`, so that the client gets an error response. The runtimes' own transports need no
  * conversion: they reject only with a `ProxyError` or a `MisuseError`.
  */
 export const convertErrors: Interceptor = (next) => (request, scope) => {

@@ -272,8 +272,8 @@ export class HeldRequests {
   }
 
   /**
-   * Sets the upstream of a proxy that has only one. Its name does not come from a request, so requests may wait for it
-   * (`#mayResolve`).
+   * Sets the only upstream of a proxy. Its host name comes from the options and not from a request, so that requests may wait
+   * until the name can be resolved (`#mayResolve`).
    */
   setFixedUpstream(upstream: Upstream): void {
     this.#fixedKey = keyOf(upstream);

@@ -21,8 +21,8 @@ export interface MirrorSettings {
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
 /**
- * Returns what is wrong with the target of a mirror; undefined if nothing is. For an object, this is the message of
- * `parseTarget`, because one of the object's options may be wrong.
+ * Returns the error message for the target of a mirror; undefined if the target is valid. For an object, it is the message of
+ * `parseTarget`, which names the wrong option of the object.
  */
 function checkOrigin(value: unknown): string | undefined {
   try {

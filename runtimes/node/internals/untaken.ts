@@ -16,7 +16,10 @@ interface Handle {
   readonly _parent?: Handle | null;
 }
 
-/** Returns a number that falls by one with each byte that the client takes, as long as nothing is written. */
+/**
+ * Returns the number of bytes that wait to be sent. While nothing is written, it falls by one with each byte that the client
+ * takes.
+ */
 export function countUntaken({ writableLength, socket }: ServerResponse): number {
   const handle = (socket as { _handle?: Handle | null } | null)?._handle;
   return writableLength + queueSizeOf(handle) + queueSizeOf(handle?._parent);

@@ -184,7 +184,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     return this.#tunnel !== undefined;
   }
 
-  /** Whether silence is not the upstream's fault: the client is slow to take the response body, or the stream is a tunnel. */
+  /** Whether the stream may be silent for any time: the client is slow to take the response body, or the stream is a tunnel. */
   get isPaused(): boolean {
     return this.isTunnel || (this.#body?.isPaused ?? false);
   }

@@ -10,12 +10,12 @@ const { version } = JSON.parse(readFileSync(new URL("package.json", root), "utf8
   version: string;
 };
 
+const VIA = "Sends Via, and refuses requests that have already passed this proxy.";
+
 const command: Contestant = {
   name: "fetchway",
   source: "project",
-  hardenings: {
-    "--via edge": "Sends Via, and refuses requests that have already passed this proxy.",
-  },
+  hardenings: { "--via edge": VIA },
   async start({ upstream, hardening }) {
     const port = await findPort();
     const line = `http://127.0.0.1:${upstream} --port ${port} --log off ${hardening ?? ""}`.trim();
@@ -28,9 +28,7 @@ const command: Contestant = {
 const host: Contestant = {
   name: "fetchway-node",
   source: "project",
-  hardenings: {
-    'via: "edge"': "Sends Via, and refuses requests that have already passed this proxy.",
-  },
+  hardenings: { 'via: "edge"': VIA },
   async start({ upstream, hardening }) {
     const options = hardening === undefined ? "" : JSON.stringify({ via: "edge" });
     const started = await startHost("node", `http://127.0.0.1:${upstream}`, { options });
