@@ -19,7 +19,8 @@ export interface Program {
   code(): number | null | undefined;
   /** Waits until the output matches. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
-  ended(): Promise<void>;
+  /** Waits until the program has ended. The limit is in milliseconds. */
+  ended(limit?: number): Promise<void>;
   /** Sends a signal to the program and its children. */
   signal(name: NodeJS.Signals): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -49,7 +50,8 @@ export function startProgram(
   // Wait for `close` as well, because the last output may arrive after the exit.
   let isClosed = false;
   child.on("close", () => (isClosed = true));
-  const ended = (): Promise<void> => until(() => code !== undefined, `${tool} to end`, 60_000);
+  const ended = (limit = 60_000): Promise<void> =>
+    until(() => code !== undefined, `${tool} to end`, limit);
   return {
     output: () => output,
     code: () => code,
