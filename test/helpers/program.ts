@@ -51,7 +51,9 @@ export function startProgram(
   let isClosed = false;
   child.on("close", () => (isClosed = true));
   const ended = (limit = 60_000): Promise<void> =>
-    until(() => code !== undefined, `${tool} to end`, limit);
+    until(() => code !== undefined, `${tool} to end`, limit).catch((cause: unknown) => {
+      throw new Error(`${tool} has not ended. It has printed:\n${output}`, { cause });
+    });
   return {
     output: () => output,
     code: () => code,
