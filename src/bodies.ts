@@ -64,14 +64,14 @@ export type ChangeBody<Body> = (
 export interface TransformOptions {
   /**
    * The media types of the responses to change; `*` matches any characters. Other responses pass unchanged, and so do event
-   * streams, partial responses (206), and responses without a body.
+   * streams and partial responses (206).
    * @default text/* , JSON, XML and JavaScript for `transformText`; JSON for `transformJson`
    * @example ["text/html"]
    */
   types?: readonly string[];
   /**
-   * Maximum bytes of a body, both encoded and decoded, and after each of several content codings. The proxy holds a body in
-   * memory while it changes it: encoded, decoded, and as text.
+   * Maximum bytes of a body: as it arrives, and after each of its content codings is undone. While the proxy changes a body,
+   * it holds the body in memory: encoded, decoded, and as text.
    * @default 1048576
    */
   maxBytes?: number;
@@ -83,7 +83,7 @@ export interface TransformOptions {
   /**
    * What to do with a body that cannot be read: `"refuse"` responds with 502, and `"pass"` passes it on unchanged. A body
    * cannot be read if the runtime cannot undo its content coding, if it has more than 5 content codings, if it is not in its
-   * charset (UTF-8 unless `Content-Type` names another one), or if it is not JSON.
+   * charset (UTF-8 unless `Content-Type` names another one), or, with `transformJson`, if it is not JSON.
    * @default "refuse"
    */
   unreadable?: "refuse" | "pass";
@@ -120,7 +120,7 @@ const TEXT_TYPES = [
 
 /**
  * Returns an interceptor that changes the text of responses. The function gets the decoded text; the client gets the new
- * text in UTF-8 without a content coding, with the right `Content-Length` and a weak `ETag`.
+ * text in UTF-8 without a content coding, with its own `Content-Length`. A strong `ETag` becomes weak.
  *
  * The request asks the upstream only for content codings that the runtime can undo. A response is collected before it is
  * changed, up to `maxBytes`.

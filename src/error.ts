@@ -78,8 +78,9 @@ export interface ProxyErrorInit {
 /**
  * The reason why a request could not be forwarded, or why its response could not be finished.
  *
- * The hook `onError` receives this error, and a response body that ends too early fails with it. Only its member `cause` may
- * contain addresses. To log at which upstream a request has failed, use `explainError` of `fetchway/errors`.
+ * The hook `onError` receives this error, and a response body that ends too early fails with it. Its `cause` may contain
+ * addresses; its `message` contains none, unless it repeats the message of an exception, such as that of a hook. To log at
+ * which upstream a request has failed, use `explainError` of `fetchway/errors`.
  * @see https://www.rfc-editor.org/rfc/rfc9209#section-2.3
  */
 export class ProxyError extends Error {
@@ -127,7 +128,7 @@ export interface ErrorPlace {
   readonly address?: string | undefined;
   /** The app in this process that is called instead of a server; undefined for a server. */
   readonly app?: object | undefined;
-  /** Returns the states of several upstreams. */
+  /** Returns the state of each of several upstreams; left out by a single upstream. */
   states?(): readonly {
     readonly name: string;
     readonly state: string;
@@ -165,7 +166,7 @@ export function badRequest(name: string, status = 400): ProxyError {
   });
 }
 
-/** Returns the error of a method that the proxy never forwards. */
+/** Returns the error of a method that the proxy does not forward: CONNECT, and TRACE unless the option `trace` is set. */
 export function methodNotAllowed(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 405,
@@ -173,7 +174,10 @@ export function methodNotAllowed(method: string): ProxyError {
   });
 }
 
-/** Returns the error of a request whose method the transport would refuse, or would change into another method. */
+/**
+ * Returns the error of a request that the transport cannot send, or would send with another method.
+ * @param method the method; the other part of the request that matters may follow it, as in "GET with a body"
+ */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {
     status: 501,

@@ -10,8 +10,8 @@ export function badOption(option: string, fix: string): MisuseError {
 }
 
 /**
- * Returns a text of the user without the part that may be the credentials of a URL: everything between the URL's scheme (or its
- * beginning) and the last `@`. The text need not be a valid URL, because a mistake in it may be the reason for the message.
+ * Returns a text of the user without the part that may be the credentials of a URL: everything between the scheme (without one:
+ * the beginning of the text) and the last `@`. The text may be an invalid URL: that is often what the message is about.
  */
 export function cutCredentials(text: string): string {
   const at = text.lastIndexOf("@");
@@ -34,8 +34,8 @@ export function isPromise<T>(returned: T | PromiseLike<T>): returned is PromiseL
 }
 
 /**
- * Returns the result of a function that the app has set as an option. A promise is refused, because it would count as
- * true whatever it resolves to.
+ * Returns the result of a function that the app has set as an option. A promise is refused, because the proxy does not wait
+ * for it: as the answer to a question, for example, it would always count as true.
  * @throws TypeError that names the option
  */
 export function refusePromise<T>(result: T, option: string): T {

@@ -55,7 +55,7 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
-  /** The targets of requests are parsed by this function. */
+  /** Parses the target of a request. */
   readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;

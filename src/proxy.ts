@@ -33,8 +33,8 @@ export interface Runtime extends RuntimeParts {
 /** Options of `createProxy`. */
 export interface CreateProxyOptions extends ProxyOptions {
   /**
-   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls, http2 }`, an app in this process, or a function of
-   * the request that returns one of these.
+   * Where to send requests: a URL, `"unix:/path"`, `{ url, socketPath, tls, http2 }`, an app in this process, several upstreams
+   * (`fetchway/upstreams`), or a function of the request that returns one of these.
    *
    * An app is any object with a `fetch` method: a Worker's service binding, an h3 or Hono app, another proxy. All options apply
    * to it except `host`, `changeOrigin: false`, and the options of connections. A Durable Object's stub belongs to the request
@@ -71,8 +71,8 @@ export interface Proxy {
     execution?: ExecutionContext,
   ) => Promise<Response>;
   /**
-   * Returns statistics of the proxy's connections, or undefined where the runtime has none. It returns the same object
-   * until something changes, so that frequent calls cost little.
+   * Returns statistics of the proxy's connections, or undefined where the runtime has none. It returns the same object until
+   * something changes, so that frequent calls cost little; with `wait` or several upstreams, it returns a new object each time.
    */
   readonly stats: () => PoolStats | undefined;
   /**

@@ -1,6 +1,6 @@
 /**
- * Functions with which an app in front of a proxy reads a request as the proxy does: `fetchway/requests`. A router that
- * compares another path or host than the proxy forwards protects nothing.
+ * Functions with which an app in front of a proxy reads a request as the proxy does: `fetchway/requests`. A router protects
+ * nothing if the path or the host that it checks differs from the one that the proxy forwards.
  * @module
  */
 export { TOKEN } from "./fields/token.ts";

@@ -24,8 +24,9 @@ export type { Interceptor } from "./transport/port.ts";
 /** Options of `awaitFirstByte`. */
 export interface FirstByteOptions {
   /**
-   * Milliseconds from the response headers to the first byte of the body, or to the first event of an event stream. `0` for no
-   * limit. The attempt fails if the upstream takes longer, so do not use it for streams that may be silent at first.
+   * Milliseconds from the response headers to the first byte of the body; in an event stream, to the event that begins the
+   * response. `0` for no limit. If the upstream takes longer, the attempt fails, so set no limit for streams that may be silent
+   * at first.
    */
   firstByteTimeout: number;
   /**
@@ -44,7 +45,8 @@ const firstByteSchema: Schema<FirstByteOptions> = {
 
 /**
  * Returns an interceptor for `interceptors.attempt` that holds the response headers until the body begins. An event stream
- * begins with its first event (a comment is not an event), any other body with its first byte. At most 64 KiB are held.
+ * begins with its first event (a comment is not an event), any other body with its first byte. At most 64 KiB are held; then
+ * the response begins.
  *
  * The attempt fails if the body does not begin within `firstByteTimeout`, if it fails before it begins, or if an event
  * stream ends without an event. The request is then sent again as after an `attemptTimeout`: its method must be in
@@ -189,7 +191,7 @@ class HeldHead {
       : { ...response, status, statusText: "", body };
   }
 
-  /** Waits until the body begins, and returns undefined. If the body ends before that, returns all its bytes. */
+  /** Waits until the body begins or exceeds the limit, and returns undefined. If it ends before that, returns all its bytes. */
   async #collect(scope: Scope): Promise<Uint8Array | undefined> {
     const { firstByteTimeout } = this.#options;
     let deadline: Deadline | undefined;

@@ -14,11 +14,11 @@ interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
   readMany?(): Batch | Promise<Batch>;
 }
 
-/** The maximum length in bytes of the buffer into which a BYOB reader reads the first chunk. */
+/** The maximum length in bytes of the buffer into which a BYOB reader reads a chunk, until a chunk has filled the buffer. */
 const CHUNK_SIZE = 65_536;
 /**
- * The maximum length of that buffer after a chunk has filled it, because more bytes wait than fit into it. On Deno, a body of
- * 1 MB then arrives in a third of the chunks. A body that arrives slowly keeps the small buffer.
+ * The maximum length of the buffer after that: a full buffer means that more bytes probably wait. On Deno, a body of 1 MB
+ * then arrives in a third of the chunks. A body that arrives slowly keeps the small buffer.
  */
 const LARGE_CHUNK_SIZE = 262_144;
 
@@ -135,7 +135,6 @@ function toBytes(chunk: unknown): Uint8Array {
   throw notBytes();
 }
 
-/** Returns the error for a stream with a chunk that is not bytes. */
 export function notBytes(): TypeError {
   return new TypeError(
     "fetchway: the stream of a body contains chunks that are not bytes; use Uint8Array, " +

@@ -63,8 +63,8 @@ async function filterFormats(): Promise<ReadonlySet<string>> {
 }
 
 /**
- * Whether the runtime has a decoder for this format, and that decoder returns its first result before it has decoded
- * its whole input.
+ * Whether the runtime has a decoder for this format that returns a first result of at most 1 MiB, before it has decoded its
+ * whole input. A format that is not in `BOMBS` is not tested.
  */
 async function isBounded(format: string): Promise<boolean> {
   const bomb = BOMBS[format];

@@ -17,7 +17,7 @@ interface Abortable {
   abort(reason: unknown): void;
 }
 
-/** A body that aborts the exchange when it exceeds the limit. */
+/** A body that must not exceed a limit: otherwise, `whole` throws, and `pipeTo` aborts the exchange. */
 export class LimitedBody extends PassBody {
   readonly #limit: number;
   readonly #scope: Abortable;

@@ -12,15 +12,15 @@
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
  * |              | sent; no other code sees them                      | `release`                                       |
  *
- * The bytes that `BodySource.whole()` returns belong to the caller, unless the body has them in `replay` as well: no code
- * may then change them.
+ * The bytes that `BodySource.whole()` returns belong to the caller, unless the caller has asked for borrowed bytes, or the body
+ * has them in `replay` as well: no code may then change them.
  *
  * Further terms:
  *
  * - *Shared* memory holds the bytes of one read, and several chunks are views of it. A `ReadMemory` knows which chunks lie
  *   in shared memory, or in memory that is freed.
- * - A socket says with each read whether its reader *may keep* the memory. If so, the reader uses that memory for one
- *   chunk of the read, and copies the other chunks, so that each chunk has its own ArrayBuffer.
+ * - A socket says with each read whether its reader *may keep* the memory. If so, the reader may use that memory for one
+ *   chunk of the read. It copies the other chunks, so that no two chunks of a body have the same ArrayBuffer.
  * - A *spare* is a buffer that is no longer needed, because its bytes have been sent. The next chunk is read into it.
  */
 

@@ -39,9 +39,9 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
 /**
  * A response body that a transport fills with chunks as they arrive.
  *
- * A small body arrives in the same event as its head, and `whole()` returns its bytes; only a body that is still arriving
- * is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the timeout is
- * paused whenever the client takes none.
+ * A small body usually arrives together with its head, and `whole()` then returns its bytes; only a body that is still
+ * arriving is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the timeout
+ * is paused whenever the client takes none.
  */
 export class ResponseBody implements BodySource {
   /** The length in bytes, where it is known. */

@@ -164,7 +164,7 @@ export class ResumableBody extends PassBody implements Sink {
   }
 }
 
-/** The body that one attempt gets: `cancel` has no effect once another attempt has taken the body. */
+/** The body behind the web stream of one attempt: `cancel` has no effect once another attempt has taken the body. */
 class Turn extends PassBody {
   declare protected readonly source: ResumableBody;
   #sink: Sink | undefined;

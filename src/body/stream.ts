@@ -4,7 +4,7 @@ import { alreadyTaken, type BodySource, type Sink, type StreamOptions } from "./
 import { toWebStream } from "./web.ts";
 
 /**
- * Milliseconds to wait for the first chunk before a message's head is sent alone. A small body arrives in this time.
+ * Milliseconds to wait for the first chunk before a message's head is sent alone. A small body usually arrives in this time.
  */
 const FLUSH_AFTER = 1;
 
@@ -12,7 +12,7 @@ const FLUSH_AFTER = 1;
 export class StreamBody implements BodySource {
   /** The length in bytes, where it is known. */
   readonly length: number | undefined;
-  /** The bytes of the whole body, if the first read returned all of them; otherwise undefined. */
+  /** The bytes of the whole body, if its length is known and the first read has returned all of it; otherwise undefined. */
   replay: Uint8Array | undefined;
   /** Whether the body was neither taken nor cancelled so far. */
   isUntouched = true;

@@ -6,7 +6,10 @@ import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
 /** Watches a body. An object costs less memory than functions, because it often exists anyway. */
 export interface BodyWatcher {
-  /** Called when the body is over: without a reason after its last byte, and otherwise with the reason why it ended early. */
+  /**
+   * Called when the body is over: without a reason after its last byte, and otherwise with the reason why it ended early.
+   * Called again if the body is cancelled after that.
+   */
   bodyOver(reason?: unknown): void;
   /** Called with the number of bytes that were taken so far. */
   bodyTaken?(bytes: number): void;

@@ -8,8 +8,8 @@ import type { Interceptor } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
 
 /**
- * Fields that the proxy itself writes, from the body and the target of a request. If a request had one of them twice, the
- * upstream could read a part of the body as another request.
+ * Fields that the proxy itself writes, from the body and the target of a request. A second `Content-Length`, for example, could
+ * make the upstream read a part of the body as another request.
  */
 const FRAMING = /^(?:content-length|host|transfer-encoding)$/i;
 

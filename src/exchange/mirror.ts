@@ -19,7 +19,7 @@ export type { Mirror, MirrorSettings };
 
 /**
  * Returns a mirror for the option `mirror`.
- * @param given where to send the copies: an origin without a path, or an object with it as `target`, and with settings
+ * @param given where to send the copies: an origin without a path, or an object with that origin as `target`, and with settings
  * @throws TypeError that names a bad setting and the fix
  * @example
  * ```ts
@@ -88,8 +88,9 @@ class Copier {
   }
 
   /**
-   * Sends a copy of a request, if the request is in the sample. The copy is sent after the request itself, and a body is
-   * copied while it is sent to the upstream, so that the request never waits for the mirror.
+   * Sends a copy of a request, if the request is in the sample and the limits allow the copy; an upgrade is never copied. The
+   * copy is sent after the request itself, and a body is copied while it is sent to the upstream, so that the request never
+   * waits for the mirror.
    * @returns the request to send in place of the given one
    */
   copy(request: UpstreamRequest, waitUntil: WaitUntil | undefined): UpstreamRequest {

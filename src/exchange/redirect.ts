@@ -10,7 +10,6 @@ import type { Interceptor } from "../transport/port.ts";
 /** Returns whether a redirect may lead from one URL to another. */
 export type RedirectPolicy = (from: URL, to: URL) => boolean;
 
-/** Compiles the option `redirectTargets` into a policy. */
 export function compileRedirectPolicy(
   targets: "same-origin" | "any" | ((url: URL) => boolean),
 ): RedirectPolicy {
@@ -116,7 +115,7 @@ export function nextHop(
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): UpstreamRequest | undefined {
-  // A WebSocket client follows no redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
+  // A WebSocket client need not follow a redirect (RFC 6455 §4.1), and another upstream may not speak the protocol.
   if (!isRedirect(status) || request.upgrade !== undefined) return undefined;
   // `OPTIONS *` has no URL to which the reference in `Location` could be relative.
   if (request.path === "*") return undefined;

@@ -1,7 +1,7 @@
 /**
- * The rule for sending a request again. `sendAttempts` in send.ts (one upstream) and `LeasedAttempt` in
- * upstreams/failover.ts (several upstreams) ask `nextAttempt` after a failure, and when `attemptTimeout` is over. Redirects
- * and mirrors do not: they send other requests.
+ * The rule for sending a request again. After a failure, and when `attemptTimeout` is over, `nextAttempt` is called by
+ * `sendAttempts` in send.ts (one upstream) and by `LeasedAttempt` in upstreams/failover.ts (several upstreams); `HeldRequests`
+ * in wait.ts calls it before a request waits. Redirects and mirrors do not call it: they send other requests.
  */
 import { replayOf } from "../body/replay.ts";
 import { type BodySource, mayGoUnread } from "../body/source.ts";
@@ -88,8 +88,8 @@ export interface NextAttempt {
  * only after this function has returned an attempt: asking spends from the budget.
  *
  * "A client SHOULD NOT automatically retry a failed automatic retry" (RFC 9110 §9.2.2): `left` counts the attempts at all
- * upstreams together. An attempt that was not sent or processed does not reduce `left`, because the request goes to each
- * other upstream at most once, or waits no longer than `wait`.
+ * upstreams together. A `"free"` attempt does not reduce `left`, because the request goes to each other upstream at most once,
+ * or waits no longer than `wait`.
  * @param left how often the request may still be sent again
  */
 export function nextAttempt(
@@ -117,8 +117,8 @@ export function nextAttempt(
 }
 
 /**
- * Returns the body for another attempt: the same body if none of it was sent, and otherwise a body of the kept bytes;
- * undefined if the bytes were not kept.
+ * Returns the body for another attempt: the same body if it can still be sent from its beginning, and otherwise a body of the
+ * kept bytes; undefined if not all bytes were kept.
  */
 function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
   const { body } = request;
@@ -129,7 +129,6 @@ function bodyToSend(request: UpstreamRequest): BodySource | null | undefined {
 /** The error of an attempt that took too long, or whose response body did not begin (`awaitFirstByte`). */
 export class AbandonedAttempt extends ProxyError {}
 
-/** Returns the error of an attempt that took longer than `attemptTimeout`. */
 export function attemptTooLong(limit: number): AbandonedAttempt {
   return new AbandonedAttempt("http_response_timeout", {
     message: `an attempt took longer than ${limit} ms`,

@@ -64,8 +64,8 @@ function rejectConverted(thrown: unknown): Promise<never> {
 /**
  * Sends each request, and sends it again where the rule in repeat.ts allows it:
  *
- *     request → send → response
- *        ↑ again, on a new connection ↓
+ *     request → send → response or error
+ *        ↑ nextAttempt(request, outcome) ↓
  *
  * For a target with several upstreams, the request's `lease` does the same, at the picked upstream and at the others.
  */
@@ -94,7 +94,7 @@ function sendAlone(
   if (left === 0) return sent;
   const settle = (): Promise<UpstreamResponse> =>
     awaitAttempt(next, options, scope, request, left, sent);
-  // Without `statusCodes`, only a failed attempt is repeated, so pass a response on without a further promise.
+  // Without `statusCodes`, only a failed attempt is repeated, so a response need not pass through `awaitAttempt`.
   return options.retry.statusCodes.length === 0 ? sent.catch(settle) : settle();
 }
 

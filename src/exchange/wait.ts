@@ -25,7 +25,7 @@ import { nextAttempt, type NextAttempt, type Outcome, outcomeOf } from "./repeat
 import { pause } from "./send.ts";
 
 /**
- * The pause before the first look at an upstream, in milliseconds. Each further pause is twice as long, up to `MAX_PAUSE`, so
+ * The pause before the first look at an upstream, in milliseconds. Each refused look doubles the pause, up to `MAX_PAUSE`, so
  * the proxy notices at most `MAX_PAUSE` later that the upstream is back. However many requests wait, a look takes one
  * connection.
  */
@@ -412,7 +412,10 @@ export class HeldRequests {
     scope.pauseIdle(false);
   }
 
-  /** Returns the attempt to make later. It does not count for `attempts` if the upstream has not processed the request. */
+  /**
+   * Returns the attempt to make after a wait; undefined if the request must not wait. The attempt does not count for
+   * `attempts` if the upstream has not processed the request.
+   */
   #nextAttempt(
     request: UpstreamRequest,
     scope: Scope,

@@ -8,7 +8,7 @@ import { defaults, type ProxyOptions } from "../options/proxyoptions.ts";
 import type { ExplainedField, Explanation } from "../proxy.ts";
 
 /**
- * The options that decide about fields. If several of them decide about a field, the first one in this list is named.
+ * The options that decide about fields. If several of them decide to drop a field, the first one in this list is named.
  * `startTrace` is not in the list, because it makes another value each time.
  */
 const DECIDING = [
@@ -104,7 +104,7 @@ class ExplainedFields {
     if (after !== this.#made.get(name)) return this.#explainLate(name, "set");
     const deciding = this.#decidingOn(name);
     if (deciding.includes("headers")) return { reason: "set", option: "headers" };
-    // Without the option `allowing`, the field would have been dropped.
+    // Without the option `allowing`, the upstream would not get the client's value, or the trusted part of it.
     const allowing = deciding.find((each) => each === "trustProxy" || each === "forwardHeaders");
     if (after === before) return { reason: "the client's", option: allowing, keeps: true };
     if (deciding.includes("via")) {

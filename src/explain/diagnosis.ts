@@ -20,7 +20,7 @@ export type NameOption = (option: string) => string;
 
 /** The inputs of a diagnosis. */
 interface FailureFacts {
-  /** The upstream as host and port, or the path of its socket. */
+  /** The name of the upstream for the texts, from `locate`. */
   readonly at: string;
   /** The host name of the upstream, without the port. */
   readonly host: string;
@@ -302,7 +302,8 @@ export function diagnoseError(
     status: isOurs ? error.status : 500,
     name: nameOption,
   };
-  // The message of the 408 for a slow client names `minRate`. A server's own 408, for a message that takes too long, does not.
+  // The text of the error names `minRate` if the client was slow. A server's own 408, for a request that arrives too slowly,
+  // does not.
   if (message !== undefined && facts.status === 408 && message.includes("(minRate)")) {
     const fix = `the limit is ${nameOption("pool.minRate")}; ${nameOption("pool.maxSockets")} lets more requests run`;
     return { code: "client_too_slow", cause: toSafe(message), fix };

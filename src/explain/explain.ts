@@ -16,8 +16,8 @@ import type { Send } from "../transport/scope.ts";
 import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
- * Explains what a request would become. The request passes every step on its way to the upstream, including hooks and
- * interceptors. The function `capture` gets the request in place of the transport.
+ * Explains what a request would become. The request passes the steps that may change it on its way to the upstream, including
+ * `onRequest` and interceptors. The function `capture` gets the request in place of the transport.
  */
 export async function explainRequest(
   { target, plan, pool }: Route,
@@ -70,7 +70,7 @@ export async function explainRequest(
     error: undefined,
     path: await explainPath(incoming, captured, plan, hooks),
     fields: sent,
-    // Fields that the proxy writes itself, such as Host and Upgrade, are not dropped if their values are the client's.
+    // A field that the proxy writes itself, such as Host or Upgrade, does not count as dropped if it has the client's value.
     dropped: dropped.filter((field) => !sent.some((each) => isSameField(each, field))),
   };
 }

@@ -39,8 +39,8 @@ export interface FetchClient extends StreamClient {
   /** Converts an error that only this `fetch` throws; returns undefined for an error that it does not recognize. */
   readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
   /**
-   * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A
-   * request is then sent with a changed copy of the client's `Headers`, instead of `Headers` made from the list.
+   * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A request is
+   * then sent with a changed copy of the incoming request's `Headers`, instead of `Headers` made from the list.
    */
   readonly amendsHeaders?: boolean;
   /**
@@ -69,7 +69,7 @@ export interface FetchClient extends StreamClient {
   readonly rawBodies?: object;
 }
 
-/** Unlike all others, Deno's `fetch` decodes only two codings, and none if the request has `Accept-Encoding: identity`. */
+/** Deno's `fetch` decodes fewer codings than other runtimes do, and none if the request has `Accept-Encoding: identity`. */
 const isOnDeno = "Deno" in globalThis;
 
 /**
@@ -229,7 +229,6 @@ function toUpstreamResponse(
   };
 }
 
-/** Returns the number in `Content-Length`; undefined where there is none. */
 function readLength(headers: HeaderList): number | undefined {
   const length = getHeader(headers, "content-length");
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;

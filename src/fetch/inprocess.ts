@@ -17,9 +17,9 @@ export interface AppClient extends Partial<Omit<FetchClient, "name">> {
  * runtime's.
  *
  * An app may return a response that it got from the runtime's `fetch`. That `fetch` has decoded the body, but the
- * fields `Content-Encoding` and `Content-Length` still describe the encoded body. So the capabilities of this transport
- * say that it decodes bodies, and the fetch transport corrects the fields. A response that the app constructed has no
- * URL, and is not changed.
+ * fields `Content-Encoding` and `Content-Length` still describe the encoded body. So this transport has the capabilities of
+ * a `fetch` that decodes bodies (except on workerd, which passes encoded bodies on), and the fetch transport corrects the
+ * fields. A response that the app constructed has no URL, and is not changed.
  *
  * @param clientFor returns a description of how the runtime calls an app
  * @param capabilities the features that all these calls have

@@ -181,9 +181,9 @@ function createReader(stream: ReadableStream<Uint8Array>, readsInto: boolean): R
 /**
  * Writes a body to a pipe. Each chunk is read into the buffer of the chunk before it, which the pipe no longer needs.
  *
- * If `readLeft` counts down correctly for the first chunk, the runtime moves the rest of the body, and the exchange's
- * timer checks the progress with `readLeft`, so that no JavaScript runs for a chunk. Otherwise, the stream is read to
- * its end: if the result of `readLeft` did not change, a deadline would abort an upload that makes progress.
+ * Once `readLeft` returns the right number after a chunk, the runtime moves the rest of the body, and the exchange's timer
+ * checks the progress with `readLeft`, so that no JavaScript runs for a chunk. Otherwise, the stream is read to its end: if
+ * the result of `readLeft` did not change, a deadline would abort an upload that makes progress.
  * @param readLeft returns how many bytes are left in the stream; undefined if the runtime does not know the number
  */
 async function pumpRequest(

@@ -72,7 +72,6 @@ async function pumpResponse(
   await writer.close();
 }
 
-/** Returns the error of a response body that failed before its end. */
 function incomplete(cause: unknown): ProxyError {
   return new ProxyError("http_response_incomplete", { message: "the upstream broke off", cause });
 }

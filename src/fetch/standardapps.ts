@@ -36,7 +36,6 @@ function holdToLength(response: Response): Response {
   return new Response(body.pipeThrough(counter), response);
 }
 
-/** Returns the error of an app's response whose body does not match its `Content-Length`. */
 function wrongLength(): TypeError {
   return new TypeError("the body of the app's response is not as long as its content-length");
 }

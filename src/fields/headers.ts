@@ -117,7 +117,6 @@ export function withoutNominated(headers: HeaderList, connection: string | undef
   return left;
 }
 
-/** Returns a list without the fields in `names`. */
 export function withoutNames(list: HeaderList, names: NameSet): HeaderList {
   const left: HeaderList = [];
   for (let i = 0; i < list.length; i += 2) {
@@ -127,12 +126,12 @@ export function withoutNames(list: HeaderList, names: NameSet): HeaderList {
   return left;
 }
 
-/** Returns a list in which one field with this value replaces all fields of this name. */
+/** Returns a list without the fields that `deleteHeader` deletes, and with this field at the end. */
 export function setHeader(headers: HeaderList, name: string, value: string): HeaderList {
   return [...deleteHeader(headers, name), name, value];
 }
 
-/** Returns a list without the fields of this name. */
+/** Returns a list without the fields of this name, in any case, and with any punctuation: `X_Name` counts as `X-Name`. */
 export function deleteHeader(headers: HeaderList, name: string): HeaderList {
   return withoutNames(headers, new NameSet([name]));
 }
@@ -244,8 +243,8 @@ export function takeHeaders(headers: Headers): HeaderList {
 let Shown: ReturnType<typeof makeClass> | undefined;
 
 /**
- * Makes a class of `Headers` that records which names the app has changed: reading all fields of a `Headers` costs twice as much
- * memory as making it. The class is made by its first use, because Node loads undici when code reads the global `Headers`.
+ * Makes a class of `Headers` that records which names the app has changed: reading all fields of a `Headers` costs twice as
+ * much memory as making it. The class is made at its first use, because Node loads undici when code reads the global `Headers`.
  */
 function makeClass() {
   return class extends Headers {

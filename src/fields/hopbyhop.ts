@@ -40,7 +40,10 @@ export const REQUEST_DROPPED: readonly string[] = [
   ...REQUEST_REFUSED,
 ];
 
-/** Fields of a request that are derived from its connection, body and target. No option and no hook sets them. */
+/**
+ * Fields of a request that are derived from its connection, body and target. Hooks, and options that name fields, cannot set
+ * them; only the `Host` that a hook sets is used.
+ */
 export const REQUEST_DERIVED: NameSet = new NameSet(
   REQUEST_DROPPED.filter((name) => !REQUEST_REFUSED.includes(name)),
 );

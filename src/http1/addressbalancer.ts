@@ -13,13 +13,16 @@ const MAX_BEHIND = 2 * WORTH_A_CONNECTION;
 
 /** Balances requests over the IP addresses of one host name. */
 export class AddressBalancer {
-  /** The number of addresses; 0 if no name was resolved. A field instead of a getter, because each request reads it. */
+  /**
+   * The number of addresses over which requests are balanced; 0 if no name was resolved, or if `isOrder` is true. A field
+   * instead of a getter, because each request reads it.
+   */
   size = 0;
   /**
    * Whether the addresses are tried in a fixed order, as in `FoundAddresses`. Requests are then not balanced over them.
    */
   isOrder = false;
-  /** The number of requests by address. */
+  /** The number of requests by address. A new address begins with the highest number. */
   readonly #counts: Map<string, number> = new Map();
   /** The highest number in `#counts`. */
   #most = 0;

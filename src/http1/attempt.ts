@@ -214,7 +214,7 @@ export class Attempt implements Job, Inlet {
 
   // ── the response ──
 
-  /** Whether the client is slow to take the response body. */
+  /** Whether reading is paused, because the response body is not taken, or not fast enough. */
   get isPaused(): boolean {
     return this.#body?.isPaused ?? false;
   }

@@ -90,11 +90,14 @@ export interface ClientParts {
   readonly schedule?: BeginLater;
   /** Which chunks of bodies are freed once they are sent; none by default. */
   readonly chunkMemory?: ChunkMemory | undefined;
-  /** Loads the HTTP/2 client, where the runtime has one; called with the first request that asks for HTTP/2. */
+  /** Loads the HTTP/2 client, where the runtime has one; called when the first request asks for HTTP/2. */
   readonly loadHttp2?: () => Promise<Http2Client>;
 }
 
-/** A transport that sends requests by HTTP/1.1 over the sockets of a runtime. Each origin has a pool of connections. */
+/**
+ * A transport that sends requests over the sockets of a runtime: by HTTP/1.1, or by HTTP/2 with the client that `loadHttp2`
+ * loads. Each destination has a pool of connections.
+ */
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;

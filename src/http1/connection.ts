@@ -11,7 +11,7 @@ import type { QueuedJob } from "./queue.ts";
 
 /** The attempt that uses a connection, or the tunnel that the attempt has opened. */
 export interface Carried extends Claim {
-  /** Whether reading is paused because the client is slow to take the bytes. The connection then does not time out. */
+  /** Whether reading is paused, because the bytes are not taken fast enough. The connection then does not time out. */
   readonly isPaused: boolean;
   /** Stops the attempt or the tunnel at any stage. */
   fail(thrown: unknown): void;
@@ -19,7 +19,7 @@ export interface Carried extends Claim {
   onInterim?(status: number, headers: HeaderList): void;
   /** Called when the response headers have arrived. */
   onHead(head: ParsedHead): void;
-  /** Called with each chunk of the response body, in memory that belongs to the receiver. */
+  /** Called with each chunk of the body, whose ArrayBuffer the receiver may transfer; bytes of a tunnel may share one. */
   onChunk(chunk: Uint8Array): void;
   /** Called when the response has ended or, for a tunnel, when the upstream has closed its direction. */
   onEnd(trailers?: HeaderList): void;
@@ -38,7 +38,6 @@ export interface Job extends Carried, QueuedJob {
   readonly connectTimeout: number | undefined;
   /** The address of the client; read only if connections name their client (`proxyProtocol`). */
   readonly clientAddress: string | undefined;
-  /** Stops the job at any stage. */
   fail(thrown: unknown): void;
   /** Assigns a connection to the job until the response has ended. The connection may not be established yet. */
   join(connection: Connection): void;
@@ -265,8 +264,8 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   }
 
   /**
-   * Returns a chunk of the body whose ArrayBuffer belongs to the receiver, which may transfer it. The last chunk of a
-   * read keeps the memory of the read; earlier chunks are copied, so that no two chunks share an ArrayBuffer. If the last
+   * Returns a chunk of the body whose ArrayBuffer belongs to the receiver, which may transfer it. The last chunk of a read
+   * keeps the memory of the read if it may; all others are copied, so that no two chunks share an ArrayBuffer. If the last
    * chunk is less than half of a large read, it is copied as well: a few bytes would keep the memory of the whole read.
    */
   #toOwned(chunk: Uint8Array): Uint8Array {

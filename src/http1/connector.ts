@@ -28,8 +28,8 @@ export interface ResolvedAddress {
 /** The result of a lookup of a host name. */
 export interface FoundAddresses {
   /**
-   * The addresses to which no connection has failed lately. Each lookup returns them rotated by one, unless `isOrder` is
-   * true.
+   * The addresses to which no connection has failed lately. Each result begins with another one of them, unless `isOrder` is
+   * true, or `dns: false` keeps the order of the system.
    */
   readonly good: readonly ResolvedAddress[];
   /** The addresses to which a connection has failed lately. They are tried last. */
@@ -126,7 +126,7 @@ export interface Socket {
 export interface ConnectScope {
   /** Returns the working addresses of a host name, in the order in which to try them. */
   order(found: FoundAddresses): readonly ResolvedAddress[];
-  /** Sets the callback that stops connecting. It is called at most once, when the connection is no longer wanted. */
+  /** Sets the callback that stops connecting. The callback is called at most once, when the connection is no longer wanted. */
   onCancel(cancel: () => void): void;
   /** The time limit in milliseconds for opening this connection, instead of the pool's own limit; 0 for no limit. */
   readonly connectTimeout?: number | undefined;
@@ -134,7 +134,7 @@ export interface ConnectScope {
   readonly clientAddress?: string | undefined;
 }
 
-/** Opens connections for the HTTP/1.1 transport. Each runtime has its own connector. */
+/** Opens the connections of `HttpTransport`. Each runtime has its own connector. */
 export interface Connector {
   /**
    * Opens a connection, and resolves when it is established. Rejects with a `ProxyError`, or with the runtime's own

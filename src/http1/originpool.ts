@@ -31,7 +31,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     this.#codec = codec;
   }
 
-  /** Sends a job as soon as there is a connection for it. Waiting jobs are sent in the order of the calls. */
+  /** Sends a job as soon as there is a connection for it. The queue decides the order of waiting jobs. */
   assign(job: Job): void {
     if (this.isClosed) return job.fail(poolClosed());
     const idle = needsNewConnection(job) ? undefined : this.#takeIdle(job);

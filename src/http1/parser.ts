@@ -17,7 +17,7 @@ export interface ParsedHead {
   readonly headers: HeaderList;
   /** The length of the body in bytes; below 0 if the head does not state it. */
   readonly length: number;
-  /** Whether the connection can carry another request after this response. */
+  /** Whether the HTTP version and the fields let the connection carry another request after this response. */
   readonly isPersistent: boolean;
   /** Milliseconds for which the upstream keeps an idle connection, according to `Keep-Alive`; `Infinity` without it. */
   readonly keepAliveTimeout: number;
@@ -419,7 +419,7 @@ class LineReader {
 /**
  * Parses the head of a response, including its line ends.
  * @param isHeadRequest whether the request was a HEAD request: the response then has no body, whatever its fields say
- * @param lastFields the fields of the last head from the same upstream, which this call updates: see `parseFields`
+ * @param lastFields the fields of the last head on the same connection, which this call updates: see `parseFields`
  * @throws ProxyError for a malformed head, or one that could be read in two ways
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
  */

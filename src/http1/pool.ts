@@ -129,7 +129,6 @@ export abstract class Pool<
     return { inUse, free, waiting: this.queue.length, tunnels: this.tunnels.size };
   }
 
-  /** Whether the pool has no connection. */
   get isEmpty(): boolean {
     return this.#count === 0;
   }

@@ -26,7 +26,6 @@ export class SwitchedTunnel implements Tunnel, Carried {
   #isWaiting = false;
 
   /**
-   * Takes over the connection.
    * @param releases whether the memory of written bytes may be released, because only the socket sees it
    * @param clientKey the client that the tunnel counts for
    */
