@@ -12,7 +12,7 @@ export type { ProxyOptions } from "#fetchway";
 export interface ProxyRule extends ProxyOptions {
   /**
    * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are appended
-   * to the target's path. Otherwise, each request goes to this one URL, with the query of the request.
+   * to the target's path. Otherwise, each request goes to this one URL, and its query is added to that of the URL.
    *
    * `{{NAME}}` is replaced by the environment variable `NAME`. The variable is read at the rule's first request, because Nitro
    * writes rules into the app when it is built.
@@ -105,8 +105,8 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
 }
 
 /**
- * Replaces the variables of the environment in a URL. If a value ends with a slash, the slash after the variable is not added
- * to it.
+ * Replaces the variables of the environment in a URL. A slash at the end of a value is removed; a slash after the variable
+ * stays.
  */
 function fillVariables(to: string): string {
   const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };

@@ -14,7 +14,8 @@ interface OnNode {
  * disagree with the proxy about the request's host. That is why the proxy itself does not replace `Host`: it answers a request
  * whose authority differs from `Host` with 400.
  *
- * On Bun and workerd this does nothing, because they do not show the authority of a request target. There, `Host` applies.
+ * On Node, the request must be one of srvx, also under h3. For other requests, and on Bun and workerd, this does nothing,
+ * because they do not show the authority of the request target; `Host` then applies.
  */
 export function applyAbsoluteForm(request: Request): void {
   const requestTarget = (request as OnNode).runtime?.node?.req?.url;

@@ -44,7 +44,8 @@ interface BunGlobal {
 }
 
 /**
- * Creates a transport that sends requests by HTTP/1.1 over Bun's sockets, with a pool of connections to each upstream.
+ * Creates a transport that sends requests over Bun's sockets, with a pool of connections to each upstream. It speaks HTTP/1.1,
+ * or HTTP/2 with the option `http2`.
  *
  * It does not use Bun's `fetch`, which cannot forward requests unchanged. Bun's `fetch` sends a GET again for each stale
  * connection that it holds (51 times in one measurement), removes leading slashes from a path that begins with two, sends

@@ -31,8 +31,8 @@ export { applyAbsoluteForm } from "./absoluteform.ts";
 export type { RequestTrace } from "./sockets/requestchannel.ts";
 
 /**
- * `bufferCodec` with a plain `copy`: on Deno, its own `copy` would not be faster, because `Buffer.allocUnsafeSlow` first sets
- * all bytes to zero.
+ * `bufferCodec` with a plain `copy`: on Deno, the `copy` of `bufferCodec` would not be faster, because `Buffer.allocUnsafeSlow`
+ * first sets all bytes to zero.
  */
 const CODEC: Codec = { ...bufferCodec, copy: copyBytes };
 
@@ -52,7 +52,8 @@ interface DenoGlobal {
 const REUSED_BUFFERS: ChunkMemory = { mayRelease: () => true };
 
 /**
- * Creates a transport that sends requests by HTTP/1.1 over Deno's sockets, with a pool of connections to each upstream.
+ * Creates a transport that sends requests over Deno's sockets, with a pool of connections to each upstream. It speaks HTTP/1.1,
+ * or HTTP/2 with the option `http2`.
  *
  * It does not use Deno's `fetch`, which cannot forward requests unchanged. Deno's `fetch` decodes bodies unless the
  * request accepts `identity` alone, sends a POST again when a connection breaks (even a new one), adds `Accept` and

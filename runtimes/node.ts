@@ -20,8 +20,8 @@ export { applyAbsoluteForm } from "./absoluteform.ts";
 export * from "./node/nodeproxy.ts";
 
 /**
- * Creates a transport that sends requests by HTTP/1.1 over Node's sockets, with a pool of connections to each upstream.
- * Idle connections do not keep the process alive.
+ * Creates a transport that sends requests over Node's sockets, with a pool of connections to each upstream. It speaks HTTP/1.1,
+ * or HTTP/2 with the option `http2`. Idle connections do not keep the process alive.
  * @example const transport = createTransport({ maxSockets: 50 });
  */
 export function createTransport(options: PoolOptions = {}): Transport {

@@ -85,7 +85,7 @@ interface Server {
 /**
  * Returns the options for the server that the runtime starts. They turn off the server's own limits for the size and the
  * duration of a request: by default, Bun answers 413 to a body of more than 128 MB, and Node 408 to a request that takes more
- * than 5 minutes. The proxy has deadlines and limits, and none of its deadlines ends a body while chunks still arrive.
+ * than 5 minutes. The proxy has its own limits, and its deadlines for bodies begin again with each chunk.
  */
 function readServerOptions(): object {
   if (proxy === undefined) return {};

@@ -123,7 +123,7 @@ const handlers: WebSocketHandlers = {
   pong: (socket) => clientOf(socket)?.relay?.onActivity(),
   close: (socket, code, reason) => clientOf(socket)?.relay?.onClientClose(code, reason),
   maxPayloadLength: relayLimits.maxMessage,
-  // Leave room: when the buffer is almost full, one more chunk from the upstream may complete a message of the maximum size.
+  // Leave room: while up to `highWaterMark` bytes wait, the upstream's next chunk may complete a message of the maximum size.
   backpressureLimit: 2 * relayLimits.maxMessage,
   closeOnBackpressureLimit: true,
   idleTimeout: 0,
@@ -131,8 +131,8 @@ const handlers: WebSocketHandlers = {
 
 /**
  * Whether any code of this process has read `handlers`. Bun's server does not show which handlers it has. If no code has read
- * `handlers`, the server has handlers of the app or of a framework. These do not know the proxy's WebSockets, and an exception
- * that they throw would end the process.
+ * `handlers`, the server has none, or those of the app or of a framework. Such handlers do not know the proxy's WebSockets, and
+ * an exception that they throw would end the process.
  */
 let isRead = false;
 

@@ -10,7 +10,7 @@ import { asksForWebSocket, takeOverHandshake } from "../../src/websocket/handsha
 import { relayWebSocket } from "./websocket.ts";
 
 /**
- * The milliseconds after which the proxy begins to listen for a client's disconnect.
+ * The maximum number of milliseconds until the proxy begins to listen for a client's disconnect.
  *
  * Deno makes the signal of a request when `request.signal` is first read. Making it costs as much as everything else that Deno
  * does for the request. Most exchanges end within this time, so that the proxy never reads their signal.
@@ -18,7 +18,7 @@ import { relayWebSocket } from "./websocket.ts";
 const LISTEN_AFTER = 200;
 
 /**
- * The requests whose signal has not been read yet. They share one timer.
+ * The requests whose signal has not been read yet. They share one timer, which the first of them starts.
  *
  * They are in an array, and each knows its own index, because a set could keep much memory in use: V8 gives a set a new table
  * whenever its entries have changed often enough, and the old table refers to the new one. Once a table has moved to V8's old

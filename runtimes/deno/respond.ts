@@ -6,7 +6,7 @@ import { toFreedStream } from "./internals/freedstream.ts";
 
 /**
  * The maximum number of bytes for which the chunks of a complete body are joined, and passed to Deno as bytes, which Deno
- * copies. The chunks of a longer body are passed as a stream.
+ * copies. A longer body is passed as a stream, unless it has only one chunk.
  */
 const SMALL_RESPONSE = 16_384;
 

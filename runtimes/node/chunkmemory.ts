@@ -6,7 +6,7 @@
  * marking took a third of the CPU time.
  *
  * The memory is freed only if no code other than Node's own can see the chunk on its way (`internals/wrapped.ts`). Otherwise
- * the chunk is copied, and nothing but the garbage collector frees the copy.
+ * it is left to the garbage collector.
  */
 import type { ReadMemory, Release } from "../../src/body/memory.ts";
 import type { ChunkMemory } from "../../src/http1/writebody.ts";

@@ -48,7 +48,7 @@ export type UpgradeListener = (
   head?: Uint8Array,
 ) => void;
 
-/** Returns the supported protocol to which a request asks to switch; undefined for an ordinary request. */
+/** Returns the supported protocol to which a request asks to switch; undefined for any other request. */
 export function protocolOf(
   req: IncomingMessage | Http2ServerRequest,
   { upgrades }: Plan,
@@ -130,7 +130,7 @@ interface Upgrade {
   read(): UpgradeIncoming;
   /**
    * Sends the client the head of the response that opens the tunnel.
-   * @throws TypeError for a field that a hook or a transport has made invalid
+   * @throws TypeError, over HTTP/2 ProxyError, for a field that a hook or a transport has made invalid
    */
   accept(answer: Head): void;
 }

@@ -9,8 +9,8 @@ const FORBIDDEN = /^(?:CONNECT|TRACE|TRACK)$/i;
 type Source = Pick<Incoming, "method" | "path" | "headers">;
 
 /**
- * The web `Request` of a request of `node:http`, without a body. Most functions read its URL, its method, its header fields,
- * or nothing, so that only its other members make one of Node's requests, which takes 3 KB of memory.
+ * The web `Request` of a request of `node:http`, without a body. Most functions read only its URL, its method or its header
+ * fields, or nothing. A native `Request`, which takes 3 KB of memory, is made only when code reads another member.
  *
  * As with the requests of srvx and h3, `instanceof Request` is true, but the constructor `Request` accepts only its `clone()`
  * as the first argument.

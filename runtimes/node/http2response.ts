@@ -9,7 +9,7 @@ const INTERNAL_ERROR = 2;
 /**
  * Sends a response directly on the HTTP/2 stream of Node's response. The methods of Node's response cannot send a response that
  * consists of a single HEADERS frame, which is how gRPC sends errors.
- * @throws the error of `stream.respond` for fields that a hook has made invalid
+ * @throws ProxyError, or the error of `stream.respond`, for fields that a hook has made invalid
  */
 export function sendOnStream(
   res: Http2ServerResponse,

@@ -69,7 +69,7 @@ export class IncomingBody implements BodySource {
 
   /**
    * Returns the whole body, if all of it has arrived.
-   * @throws ProxyError if other code has read from it, or if it has too many trailer fields
+   * @throws ProxyError if other code has read from it or called `setEncoding`, or if it has too many trailer fields
    */
   whole(): Uint8Array | undefined {
     const { message } = this;

@@ -174,7 +174,7 @@ interface MountedMessage {
   readonly originalUrl?: unknown;
 }
 
-/** A request of `node:http`, Express or Fastify, without any web object. */
+/** A request of `node:http`, `node:http2`, Express or Fastify, without any web object. */
 export class MessageIncoming extends NodeIncoming implements Incoming {
   readonly method: string;
   readonly path: string;
@@ -344,7 +344,7 @@ function messageIn(context: Context): IncomingMessage | undefined {
   return message?.socket && message;
 }
 
-/** Reads a request of `node:http`, Express or Fastify. */
+/** Reads a request of `node:http`, `node:http2`, Express or Fastify. */
 export function readMessage(
   req: IncomingMessage,
   res: ServerResponse,
@@ -356,7 +356,7 @@ export function readMessage(
   return upgrade === undefined ? incoming : joinUpgrade(incoming, upgrade);
 }
 
-/** Returns Node's request under a web request; undefined if `incoming` was not read from Node's request. */
+/** Returns Node's request under a web request that was read from it (`HostedIncoming`); undefined for any other request. */
 export function messageOf(incoming: Incoming): IncomingMessage | undefined {
   return incoming instanceof HostedIncoming ? incoming.message : undefined;
 }
@@ -443,7 +443,8 @@ function messageHasBody(req: IncomingMessage): boolean {
 }
 
 /**
- * Returns the body of a web request: from Node's request if no other code reads it, else from the server's web stream.
+ * Returns the body of a web request: from Node's request if no other code reads it, and the server does not limit it, else from
+ * the server's web stream.
  * @throws TypeError if other code has read from the body: the upstream would take the rest for the whole body
  */
 function bodyOf(request: Request, side: NodeSide): BodySource | null {

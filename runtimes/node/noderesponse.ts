@@ -67,7 +67,7 @@ class PipedBody implements Sink, SrvxBody {
     this.#head = head;
   }
 
-  /** Called by srvx, which has written the head. */
+  /** Called by srvx, normally after it has written the head. */
   pipe(res: ServerResponse): void {
     if (!res.headersSent) writeHeadTo(res, this.#head);
     this.send(res);
@@ -456,7 +456,7 @@ function uncork(socket: Socket): void {
 }
 
 /**
- * Returns the fields of a response that a server writes from a web stream. If there are trailer fields, the result asks for
+ * Returns the fields of a response that a server writes from a web stream. If they announce trailer fields, they also ask for
  * chunked coding. Otherwise the server would compute the length of a small body, and Node throws for `Trailer` beside
  * `Content-Length`.
  */
@@ -513,7 +513,7 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
 
 function writeHeadTo(res: ServerResponse, head: Head): void {
   const { status, statusText, trailer } = head;
-  // `writeHead` keeps the fields that were set before, except cookies, which it would replace.
+  // `writeHead` keeps the fields that were set before, and replaces those with the same name. Cookies must not be replaced.
   const plain = res.hasHeader("set-cookie")
     ? addEarlier(res, ["set-cookie"], head.headers)
     : head.headers;

@@ -5,7 +5,7 @@ import { createSocketTransport } from "../sockets/sockettransport.ts";
 import { freedChunks } from "./chunkmemory.ts";
 import { watchReads } from "./internals/wrapped.ts";
 
-/** Creates the transport that sends requests by HTTP/1.1 over Node's sockets. */
+/** Creates the transport that sends requests over Node's sockets. */
 export function createNodeTransport(options: PoolOptions): Transport {
   return createSocketTransport("Node", process.versions.node, options, {
     sockets: { takeMemory: takeShared, watchReads, allowHalfOpen: true },
@@ -27,7 +27,7 @@ let shared: Buffer | undefined;
  * copies the bytes into smaller memory if the read returns fewer. A body of 64 KiB with its head then needs two reads.
  *
  * - Rests on: on Unix, libuv reads from a socket when bytes have arrived, and calls back synchronously, so that several sockets
- *   can read into the same memory. On Windows, several reads wait at the same time, each with its own. Deno does not use
+ *   can read into the same memory. On Windows, several reads wait at the same time, each with its own memory. Deno does not use
  *   libuv; `runtimes/deno/internals/readbuffers.ts` has its counterpart.
  * - Check: at every use, the system is not Windows and the runtime not Deno.
  * - Otherwise: undefined. The socket emits `data`, with new memory for each read.

@@ -46,7 +46,7 @@ export interface RoutedUpgrade {
   /**
    * Answers the upgrade. Called with the status and the fields of the first response head that the app writes.
    * @returns whether the client has got a 101 (over HTTP/2, a 200); if not, it gets the app's response
-   * @throws TypeError for a field that middleware has made invalid
+   * @throws TypeError, over HTTP/2 ProxyError, for a field that middleware has made invalid
    */
   answer(status: unknown, fields: HeaderList): boolean;
 }

@@ -10,7 +10,7 @@ import { type Tunnel, type TunnelHandler, unreadEnd } from "../../src/transport/
 import { freeing } from "./chunkmemory.ts";
 import { isUnwrappedSocket, watchReads } from "./internals/wrapped.ts";
 
-/** The number of bytes that are kept before the upgrade is answered. Above it, the proxy stops reading from the client. */
+/** If this number of bytes is kept before the upgrade is answered, the proxy stops reading from the client. */
 const MAX_EARLY = 65_536;
 
 /** The state of one side of a tunnel. The states of both sides decide when the tunnel is closed. */
@@ -38,7 +38,7 @@ export class UpgradeSocket implements TunnelHandler {
   #hasLeft = false;
   #listener: Listener | undefined;
   #tunnel: Tunnel | undefined;
-  /** Whether the end of one direction closes the tunnel: a WebSocket has no half-closed state. */
+  /** Whether the tunnel carries a WebSocket, whose time limit begins when one direction ends (`#limitEnd`). */
   #isWebSocket = false;
   readonly #client: Side = { hasEnded: false, isFull: false };
   readonly #upstream: Side = { hasEnded: false, isFull: false };

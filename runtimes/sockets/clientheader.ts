@@ -20,9 +20,9 @@ export type Endpoints = Pick<Socket, "localAddress" | "localPort" | "remoteAddre
 /**
  * Makes the header of a connection.
  *
- * The source port is 0, because the port of a client is not known behind another proxy, and differs between the requests that
- * the connection will carry. The destination is the address and the port of the upstream. If the client's address is of the
- * other IP version, the destination address is 0.0.0.0 or `::`.
+ * A client's source port is 0, because the port is not known behind another proxy, and differs between the requests that the
+ * connection will carry. The destination is the address and the port of the upstream. The destination address is 0.0.0.0 or
+ * `::` if the client's address is of the other IP version, or if the upstream is a Unix socket.
  * @param client the address of the client. Without an IP address, the header says that the connection is the proxy's own
  */
 export function makeHeader(
@@ -54,7 +54,7 @@ export function makeHeader(
   return fromHex(`${SIGNATURE}${PROXY}${family}${toHex(block.length / 2, 4)}${block}`);
 }
 
-/** Whether an address is an IPv4-mapped IPv6 address. */
+/** Whether an address is IPv4, which `Address` has in its IPv4-mapped form. */
 function isMapped({ words }: Address): boolean {
   return words.slice(0, 6).join() === "0,0,0,0,0,65535";
 }

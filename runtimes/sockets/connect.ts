@@ -34,7 +34,7 @@ const { process } = globalThis as unknown as {
 export interface SocketParts {
   /**
    * Returns the memory into which a socket without TLS reads. All sockets may share this memory, because each chunk is copied
-   * before the next read. Undefined if the runtime allocates memory for each read.
+   * before the next read. If there is no function, or it returns undefined, the runtime allocates memory for each read.
    */
   readonly takeMemory?: (() => Uint8Array | undefined) | undefined;
   /** Finds out whether other code sees a chunk; undefined where the memory of chunks is never freed. */
@@ -91,8 +91,8 @@ export class NetConnector implements Connector {
   }
 
   watch({ hostname, socketPath, address }: Destination, user: NameUser): void {
-    // Do not watch the name for connections to a fixed address. Another pool may look the name up, but the answers do not
-    // concern these connections.
+    // Do not watch the name for connections to a fixed address. Another pool may have looked the name up, but the answers do
+    // not concern these connections.
     const isFixed = socketPath !== undefined || address !== undefined;
     if (!isFixed && this.#options.dns !== false) this.#resolver.watch(hostname, user);
   }
@@ -176,7 +176,7 @@ export class NetConnector implements Connector {
     if (isFixed) return race.start([address]);
     const take = (addresses: FoundAddresses): void => {
       found = addresses;
-      // With `dns: false`, keep the order that the system has returned.
+      // With `dns: false`, begin with the first good address in the system's order.
       const good = this.#options.dns === false ? found.good : scope.order(found);
       const all = [...alternateFamilies(good), ...found.down];
       race.start(all.map((each) => each.address));

@@ -22,14 +22,17 @@ const DOWN_TIME = 10_000;
 const MIN_KEPT_NAMES = 1000;
 /** Milliseconds between two background lookups of a name whose addresses are not kept, because their TTL is 0. */
 const MIN_INTERVAL = 1000;
-/** The maximum number of milliseconds for which an expired answer is used again after a failed lookup (RFC 8767 §5). */
+/** After a failed lookup, the earlier answer counts as valid for at most this number of milliseconds (RFC 8767 §5). */
 const FAILED_TTL = 30_000;
 /**
  * The maximum number of milliseconds that a connection waits for a new answer, if there is an expired one (RFC 8767 §5). Most
  * name servers answer within this time, and the connection then gets the new address of a host that has moved.
  */
 const MAX_WAIT = 200;
-/** Milliseconds after which an expired answer is no longer used: the address may belong to another host by then. */
+/**
+ * Milliseconds since its expiry after which an answer no longer replaces a slow lookup: the address may belong to another host
+ * by then. If the lookup fails, the answer is still used.
+ */
 const MAX_EXPIRED = 3_600_000;
 const LOOPBACK_ADDRESSES: readonly ResolvedAddress[] = [
   { address: "127.0.0.1", family: 4 },
@@ -68,7 +71,7 @@ interface Entry {
   answer: CachedAnswer | undefined;
   /** The running lookup of the name; undefined if there is none. */
   lookup: Promise<CachedAnswer> | undefined;
-  /** The number of results that were returned so far. It decides by how much the addresses are rotated. */
+  /** How often the addresses were rotated so far. It decides which address is first in the next result. */
   results: number;
   /** The addresses that have failed, each with the time until which it is tried last. */
   readonly down: Map<string, number>;
@@ -109,8 +112,8 @@ export class Resolver {
 
   /**
    * Returns the addresses of a name. Concurrent calls for the same name share one lookup.
-   * @param mayBeExpired whether the result may be an expired answer if a new one takes long
-   * @throws ProxyError `dns_error` or `dns_timeout`; another error if this process lacks a descriptor or a permission
+   * @param mayBeExpired whether the result may be an expired answer if a pool uses the name, or if a new answer takes long
+   * @throws ProxyError `dns_error` or `dns_timeout`; with another code if this process lacks a descriptor or a permission
    */
   async resolve(hostname: string, mayBeExpired = false): Promise<FoundAddresses> {
     const entry = this.#entryFor(hostname);
@@ -125,7 +128,8 @@ export class Resolver {
   }
 
   /**
-   * While a pool uses a name, looks the name up again whenever its answer has expired. The name must have been resolved before.
+   * While a pool uses a name, looks the name up again whenever its answer has expired. Does nothing for a name that is not in
+   * the cache.
    */
   watch(hostname: string, user: NameUser): void {
     const entry = this.#entries.get(hostname);

@@ -31,9 +31,9 @@ export function limitOfOpenFiles(): number | undefined {
 }
 
 /**
- * Returns the default of `maxSockets`: a quarter of the limit of open files, because each request also takes a client's
- * connection, and other upstreams, tunnels and files take the rest. If the limit is not known, the result is
- * `poolDefaults.maxSockets`.
+ * Returns the default of `maxSockets`: a quarter of the limit of open files, but at most `MAX_DEFAULT`. A quarter, because each
+ * request also takes a client's connection, and other upstreams, tunnels and files take the rest. If the limit is not known,
+ * the result is `poolDefaults.maxSockets`.
  */
 export function defaultMaxSockets(): number {
   const limit = limitOfOpenFiles();

@@ -46,7 +46,7 @@ export class Race {
   /** @param limit milliseconds for all attempts; 0 for no limit */
   constructor(limit: number, parts: RaceParts) {
     this.#parts = parts;
-    // With a limit below 500 ms, try the second address after half of the limit.
+    // With a limit below 500 ms, try the next address after half of the limit.
     this.#delay = limit === 0 ? ATTEMPT_DELAY : Math.min(ATTEMPT_DELAY, Math.ceil(limit / 2));
   }
 

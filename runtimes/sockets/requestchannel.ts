@@ -9,8 +9,8 @@ type DiagnosticsChannel = typeof import("node:diagnostics_channel");
  * The name of the channel. Tools subscribe to `tracingChannel("fetchway.request")` of `node:diagnostics_channel`.
  *
  * Each exchange publishes the same message object several times: on `start` when the request has arrived, on `end` when the
- * first step of the exchange has returned, and on `asyncStart` and `asyncEnd` when its response or its tunnel is over. If there
- * was no response, or its body broke off, the exchange publishes the message on `error` before the last two.
+ * synchronous part of the exchange has returned, and on `asyncStart` and `asyncEnd` when its response or its tunnel is over. If
+ * there was no response, or its body broke off, the exchange publishes the message on `error` before the last two.
  */
 const NAME = "fetchway.request";
 

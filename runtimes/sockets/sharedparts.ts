@@ -1,4 +1,4 @@
-/** What Node, Bun and Deno have beside their transport, and other runtimes lack. */
+/** What the entries for Node, Bun and Deno have in common beside their transport. */
 import { holdRequests } from "../../src/exchange/wait.ts";
 import { inProcess } from "../../src/fetch/standardapps.ts";
 import { explainWherePooled } from "../../src/options/poolcheck.ts";

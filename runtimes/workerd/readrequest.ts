@@ -61,8 +61,8 @@ interface Cf {
 }
 
 /**
- * Whether the Worker runs on Cloudflare. The result is remembered, because reading `cf` costs as much as reading all header
- * fields.
+ * Whether a request has shown that the Worker runs on Cloudflare. Then do not read `cf` again for the address: reading it costs
+ * as much as reading all header fields.
  */
 let isOnCloudflare = false;
 

@@ -8,8 +8,8 @@
  *
  * - Rests on: `readableStreamReadFn`, the function with which Deno reads a stream for native code (ext/web/06_streams.js). When
  *   this function asks for the next chunk, native code has taken the previous one, which is then not used any more.
- * - Check: at the first read of every stream, the stack trace must show that this function is the reader. Only chunks that
- *   are passed to it afterwards are freed.
+ * - Check: at the first read of each stream of a large body, the stack trace must show that this function is the reader. Only
+ *   chunks that are passed to it afterwards are freed.
  * - Otherwise: the garbage collector frees the chunks. This applies to any other reader, which owns the chunks that it reads,
  *   and to an app that has frozen `Error`.
  * - Test: test/runtimes/deno/freedstream.test.ts.
@@ -27,7 +27,10 @@ const CALLS = 7;
 /** The minimum number of bytes of a body whose chunks are freed. For a shorter body, the check would cost too much. */
 const LARGE = 262_144;
 
-/** Returns the stream of a body. The memory of its chunks is freed if the body is large and arrives from an upstream. */
+/**
+ * Returns the stream of a body. The memory of its chunks is freed if the body arrives from an upstream, and has a known length
+ * of at least `LARGE` bytes.
+ */
 export function toFreedStream(body: BodySource): ReadableStream<Uint8Array> {
   const isLarge = body.buffered !== undefined && (body.length ?? 0) >= LARGE;
   if (!isLarge) return body.stream();

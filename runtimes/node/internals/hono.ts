@@ -22,9 +22,9 @@
  * - Rests on: Node's `writeHead` writes one line for each value of an array. So the server gets a record of arrays that is also
  *   iterable. `Headers` iterates over the record, and so has each field. The server loops over the names of the record, and
  *   does not see that it is iterable.
- * - Check: the first response of each class that is the global `Response` must store this record under the symbol `cache`,
- *   unchanged, and its `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses two lines of
- *   some fields.
+ * - Check: when the global `Response` is a new class, a response that is made for this check must store the record under the
+ *   symbol `cache`, unchanged, and its `headers` must have each field. Over HTTP/2, only `Set-Cookie` is an array: Node refuses
+ *   two lines of some fields.
  * - Otherwise: the fields are `Headers`. The server then changes the head as above.
  * - Test: test/runtimes/node/internals/hono.test.ts, "responses made by a class that", with a class that copies the record and
  *   a class that stores it elsewhere. That lines are kept is tested in the suite on the host `hono` and in

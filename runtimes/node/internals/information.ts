@@ -5,8 +5,8 @@
  *   values, as `writeHead` does. `writeEarlyHints`, which all versions have, needs a `Link`, checks its syntax, and joins
  *   repeated fields.
  * - Check: the method is called once on a stand-in that records the text, and the text must be as expected.
- * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if it has a `Link`, 102 (Processing) by `writeProcessing`,
- *   and other interim responses are left out.
+ * - Otherwise: 103 (Early Hints) is sent by `writeEarlyHints` if that accepts its `Link`, 102 (Processing) by
+ *   `writeProcessing`, without its fields; other interim responses are left out.
  * - Test: test/runtimes/node/internals/information.test.ts.
  */
 import type { ServerResponse } from "node:http";
@@ -47,7 +47,10 @@ function writesList(write: WriteInformation): boolean {
   return text === EXPECTED;
 }
 
-/** Writes an interim response. On an older Node, the response is left out if Node has no method for it. */
+/**
+ * Writes an interim response. An older Node can write only 102, without its fields, and 103 with a `Link` that Node accepts;
+ * other responses are left out.
+ */
 export function writeInformation(res: Informing, status: number, headers: HeaderList): void {
   const write = res.writeInformation;
   if (write !== undefined && takesList(write)) return write.call(res, status, headers);
@@ -57,7 +60,7 @@ export function writeInformation(res: Informing, status: number, headers: Header
   try {
     res.writeEarlyHints(hints);
   } catch {
-    // Node does not accept the `Link`: leave the hint out. The final response usually has the field as well.
+    // Node does not accept the `Link`: leave the response out. The final response usually has the field as well.
   }
 }
 

@@ -8,7 +8,7 @@
  *   message. The result is passed to the member with the number `kOnExecute`; while that member runs, `getCurrentBuffer`
  *   returns the bytes that were read. Once the socket has a `data` listener, the socket emits the bytes instead, and Node's own
  *   listener passes them to `parser.execute`; Node then has no listener for `resume` that begins to read, so this class calls
- *   `socket._read`. `socket._paused` is set while Node itself does not want the parser to be used.
+ *   `socket._read`. `socket._paused` is set while Node itself has paused the socket, because too many response bytes wait.
  * - Check: the parser must have these members. An error counts as the stop only if it has the code "HPE_PAUSED".
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.
@@ -20,7 +20,7 @@ import { responseOn } from "./pipelining.ts";
 
 /** llhttp's `HPE_PAUSED`: a callback that returns it stops the parser. */
 const PAUSED = 21;
-/** The number of unparsed bytes from which the proxy stops reading from a connection. */
+/** If this number of unparsed bytes is kept, the proxy stops reading from the connection. */
 const MAX_KEPT = 65_536;
 /** Above this number, the kept chunks are joined to one: many tiny chunks take much more memory than their bytes. */
 const MAX_CHUNKS = 64;

@@ -9,9 +9,9 @@
  * - Test: test/runtimes/node/internals/srvx.test.ts, "the server's body limit still holds if srvx gives it another name".
  *
  * The class of a request.
- * - Rests on: srvx's class answers `body` itself. An app may build a `Request` and copy `runtime` to it, as h3 does for a
+ * - Rests on: srvx's class has its own `body`. An app may build a `Request` and copy `runtime` to it, as h3 does for a
  *   request to its own routes: Node's request is then another one, with another method, other fields and another body.
- * - Check: the prototype of the request must be neither the runtime's own nor a class without a `body` of its own.
+ * - Check: the class of the request must be neither the runtime's own nor a subclass of that without its own `body`.
  * - Otherwise: the request is read as a web `Request`; from Node's request, only the client's address is taken.
  * - Test: test/runtimes/node/internals/srvx.test.ts, "a request that an app has built".
  *

@@ -1,5 +1,5 @@
 /**
- * Counts the bytes of a response that the client has not taken yet.
+ * Counts the bytes of a response that still wait in this process, because the client takes them slowly.
  *
  * - Rests on: `socket._handle.writeQueueSize` is the number of bytes that Node has passed to libuv and that the system has not
  *   taken yet. Over TLS, `_handle._parent` has such a number as well. Node documents only `writableLength`, which changes when
@@ -17,8 +17,8 @@ interface Handle {
 }
 
 /**
- * Returns the number of bytes that wait to be sent. While nothing is written, it falls by one with each byte that the client
- * takes.
+ * Returns the number of bytes that wait to be sent. While nothing is written, it falls with each byte that the system takes,
+ * even within a chunk.
  */
 export function countUntaken({ writableLength, socket }: ServerResponse): number {
   const handle = (socket as { _handle?: Handle | null } | null)?._handle;

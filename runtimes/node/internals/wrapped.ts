@@ -5,11 +5,12 @@
  * - Rests on: a chunk goes from `response.write` to the operating system, from the operating system to a listener of a socket,
  *   and from Node's parser to a listener, only through the methods that this module names. A socket passes its chunks to
  *   `socket._handle`. `socket.parser.incoming` is the message whose body Node's parser reads.
- * - Check: at every use, each of these methods must exist, and be the same function as at the first use, when the function must
- *   be Node's own (`ownmethod.ts`). The methods of `socket._handle` must be native: tools such as mitm make sockets with
- *   handles in JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one
- *   whose chunk arrives.
- * - Otherwise: chunks are copied, and their memory is left to the garbage collector.
+ * - Check: at the first use, each of these methods must be Node's own function (`ownmethod.ts`); at every later use, it must be
+ *   the same function. The methods of `socket._handle` must be native: tools such as mitm make sockets with handles in
+ *   JavaScript, which pass the chunk itself to other code. The message in `socket.parser.incoming` must be the one whose chunk
+ *   arrives.
+ * - Otherwise: the memory of chunks is left to the garbage collector. If other code sees the chunks that arrive from an
+ *   upstream, they are copied.
  * - Test: test/runtimes/node/wrapped.test.ts, and test/runtimes/node/internals/wrapped.test.ts, which renames the methods and
  *   the parser as another version of Node could.
  */
