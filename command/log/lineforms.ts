@@ -1,6 +1,6 @@
 /**
- * The forms of the log's lines. Each form is a function that renders the end of a request. No line contains a control
- * character.
+ * The forms of the log's lines. Each form is a function that renders the end of a request. Every form escapes control
+ * characters that a request contains.
  */
 import process from "node:process";
 import { styleText } from "node:util";

@@ -163,7 +163,7 @@ function isSendable(name: string, value: string): boolean {
   return name.startsWith(":") || (TOKEN.test(name) && isFieldValue(value));
 }
 
-/** Fields of the connection and of the message framing. The transport writes them itself. */
+/** Fields that are not copied from the recording, because the transport writes those that the new request needs. */
 const OF_TRANSPORT =
   /^(?::.*|connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
 

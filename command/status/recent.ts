@@ -61,8 +61,8 @@ export class Recent {
 }
 
 /**
- * The percentiles of the latencies, in milliseconds. `max` is exact to the microsecond; the others have three significant
- * digits.
+ * The percentiles of the latencies, in milliseconds. `max` is exact to the microsecond; the others are estimates from the
+ * buckets, with three significant digits.
  */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
