@@ -27,7 +27,7 @@ export interface ConfigFault {
 
 const TARGET = "http://localhost";
 
-/** The names that other tools use for the options of a config and of its routes. */
+/** The options of a config and of its routes, by the names that other tools use for them. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   url: "target",
   upstream: "target",

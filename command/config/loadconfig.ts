@@ -46,7 +46,7 @@ export async function readConfig(
   return resolvePaths(config as ReadConfig, dirname(path));
 }
 
-/** Resolves the paths of files against the folder of the config file. */
+/** Resolves the paths of the server's files against the folder of the config file. */
 function resolvePaths({ server, ...config }: ReadConfig, folder: string): ReadConfig {
   if (server === undefined) return config;
   const resolved = { ...server };

@@ -258,7 +258,8 @@ export interface ClientLimits {
    */
   maxHeaderSize?: number;
   /**
-   * The maximum number of fields in a request's header section. A request with more fields gets 431.
+   * The maximum number of fields in a request's header section. A request with more fields gets 431, or over HTTP/2, a reset of
+   * the stream.
    * @default 256
    */
   maxHeadersCount?: number;

@@ -62,7 +62,7 @@ async function replay(line: ReplayLine): Promise<ReplayOutcome> {
 }
 
 /**
- * Returns the entries whose requests were sent to the origins of `--from`.
+ * Returns the entries of requests to the origins of `--from`, or all entries without `--from`.
  * @throws UsageError if the file has no request to one of these origins, or has several origins and `--from` is not given
  */
 function chooseEntries(entries: readonly HarEntry[], { from, file }: ReplayLine): HarEntry[] {

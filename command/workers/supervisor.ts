@@ -422,7 +422,7 @@ export class Supervisor {
     this.#onRunning = undefined;
   }
 
-  /** Notes that a process has ended. */
+  /** Notes that a process has ended, or could not be started. */
   #forget(member: WorkerProcess): void {
     this.#heartbeat.forget(member);
     member.close();
