@@ -178,8 +178,8 @@ const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
  * Returns the ways in which an upstream may read a path, as paths: it may decode the path any number of times, resolve dot
- * segments, remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for an
- * ordinary path.
+ * segments, remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for
+ * an ordinary path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

@@ -785,7 +785,7 @@ test("a changed certificate reaches all workers, and so does another certificate
   expect(proxy.stderr.split("\n")).toHaveLength(2);
 });
 
-test("a config file replaced through a link reaches all workers, and a stop during the next replacement ends them", async () => {
+test("a config file replaced through a link reaches all workers, and a stop during a replacement ends them", async () => {
   const answers = new Set<string | undefined>();
   upstream.handler = (req, res) => {
     answers.add(req.headers["x-revision"]?.toString());
