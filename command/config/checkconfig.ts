@@ -27,7 +27,7 @@ export interface ConfigFault {
 
 const TARGET = "http://localhost";
 
-/** The names that other tools use for the options of a config and of its routes. */
+/** The options of a config and of its routes, by the names that other tools use for them. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   url: "target",
   upstream: "target",
@@ -53,8 +53,8 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Names that people write in `server` by mistake: those of other tools, and options that belong at the top of the config. Each
- * has what to write instead.
+ * What to write instead of the names that people write in `server` by mistake: those of other tools, and options that belong at
+ * the top of the config.
  */
 const OTHER_SERVER_NAMES: Readonly<Record<string, string>> = {
   listen: 'port: 8080, and host: "0.0.0.0" for all addresses',
@@ -168,10 +168,7 @@ function checkTarget(target: unknown, label: string, place: Partial<ConfigFault>
   return [{ text: `${label}target: ${strip(named)}`, key: "target", ...place }];
 }
 
-/**
- * Checks each option of `balance` in a separate config whose other parts are valid, so that only mistakes in `balance` are
- * found.
- */
+/** Checks each option of `balance` alone, beside a valid target, so that only mistakes in `balance` are found. */
 function checkBalance(
   given: unknown,
   target: unknown,
@@ -263,11 +260,14 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
   if (Object.hasOwn(poolSchema, name))
     return `it is an option of the pool; write pool: { ${name}: … }`;
   const meant = nearest(name, [...others, ...Object.keys(routeSchema)]);
-  // `createProxy` refuses a name that resembles none, and explains the options of other libraries.
+  // Leave a name that resembles no option to `createProxy`, which refuses it, and explains the options of other libraries.
   return meant === undefined ? undefined : `there is no such option; did you mean \`${meant}\`?`;
 }
 
-/** Removes from a message what its label already says (the option or the target), and the list of all valid names. */
+/**
+ * Fits a message of `createProxy` to a config: `offerText`, without what the label already says (the option or the target), and
+ * without the list of all valid names.
+ */
 function strip(message: string): string {
   return offerText(message)
     .replace(/^fetchway: /, "")

@@ -42,7 +42,7 @@ export function checkLine(line: CommandLine): {
   if (line.given.server.host?.startsWith("unix:") && line.given.server.port !== undefined) {
     problems.push(`${labelOf(line, "port")} does nothing beside --host unix:…; leave it out`);
   }
-  // A config file may set `record`, so check this only without one.
+  // Without `record`, which a config file may set as well, the other options for recording do nothing.
   if (line.given.server.record === undefined && config === undefined) {
     const alone = names.filter((name) => name.startsWith("record"));
     problems.push(

@@ -5,7 +5,7 @@ const SPACE = /[ \t\n\r]*/y;
 const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"/y;
 const PLAIN = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** Thrown at the first character that JSON does not allow. If the text ends too early, `index` is its length. */
+/** Thrown at the first wrong token. If a token is missing at the end of the text, `index` is the length of the text. */
 class Fault extends Error {
   readonly index: number;
   constructor(index: number) {
@@ -15,7 +15,7 @@ class Fault extends Error {
 }
 
 /**
- * Returns the index of the first character that JSON does not allow, or the length of a text that ends too early.
+ * Returns the index at which the first wrong token begins, or the length of a text in which a token is missing at the end.
  * @returns undefined for a text that is JSON
  */
 export function findJsonFault(text: string): number | undefined {

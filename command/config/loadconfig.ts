@@ -30,7 +30,7 @@ let imports = 0;
 /**
  * Reads and checks a config file. Modules that the file itself imports are not reloaded.
  * @param onDoubt called with a warning about each value that is valid, but probably a mistake
- * @throws ConfigError that names the file, the line and the fix
+ * @throws ConfigError that names the file, the fix and, if it can be found, the line
  */
 export async function readConfig(
   path: string,
@@ -46,7 +46,7 @@ export async function readConfig(
   return resolvePaths(config as ReadConfig, dirname(path));
 }
 
-/** Resolves the paths of files against the folder of the config file. */
+/** Resolves the paths of the server's files against the folder of the config file. */
 function resolvePaths({ server, ...config }: ReadConfig, folder: string): ReadConfig {
   if (server === undefined) return config;
   const resolved = { ...server };
@@ -75,11 +75,11 @@ export function readSource(path: string): string {
     const reason = code === "ENOENT" ? missing : code === "EISDIR" ? "it is a folder" : message;
     throw new ConfigError([`--config ${quoteInput(path)}: ${reason}`]);
   }
-  // A file in UTF-16 begins with another byte order mark, or has a zero byte next to its first ASCII character.
+  // In UTF-16, an ASCII character has a zero byte beside it. As UTF-8, the byte order mark of UTF-16 is read as two U+FFFD.
   if (/^(?:\uFFFD\uFFFD|.?\0)/.test(source)) {
     throw new ConfigError([`${basename(path)}: it is in UTF-16: save it in UTF-8`]);
   }
-  // Editors on Windows begin a file with a byte order mark, which JSON does not allow.
+  // Some editors on Windows begin a file with a byte order mark, which JSON does not allow.
   return source.replace(/^\uFEFF/, "");
 }
 

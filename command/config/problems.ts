@@ -69,7 +69,7 @@ function isMisuse(error: unknown): error is TypeError {
 
 /**
  * Explains the user's mistake, or what the runtime does not permit, in one line.
- * @throws the error itself, if it is not a mistake of the user
+ * @throws the error itself, if it is neither of the two
  */
 export function explain(error: unknown): string {
   if (error instanceof UsageError) return error.message;
@@ -79,7 +79,7 @@ export function explain(error: unknown): string {
   throw error;
 }
 
-/** Replaces the names of options in a message by the names of their flags. */
+/** Removes the prefix of a message of `createProxy`, and replaces the names of options by those of their flags. */
 function toCommandLine(message: string): string {
   return message
     .replace(/^fetchway: (?:bad option `[^`]*`: )?/, "")

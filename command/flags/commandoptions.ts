@@ -222,8 +222,9 @@ export const securityFlags: Flags<SecurityOptions> = {
 };
 
 /**
- * The limits for clients. They exist only on Node. Each has the name that it has in Node, or otherwise its name in nginx
- * without the prefix `client_`. None of them ends a request that makes progress or that waits for its upstream.
+ * The limits for clients. They exist only on Node. Except for `maxPerAddress`, each has the name that it has in Node, or
+ * otherwise its name in nginx without the prefix `client_`. None of them ends a request that makes progress or that waits for
+ * its upstream.
  */
 export interface ClientLimits {
   /**
@@ -233,14 +234,15 @@ export interface ClientLimits {
    */
   headersTimeout?: number;
   /**
-   * Milliseconds to wait for each chunk of a request's body; a client that takes longer gets 408. `0` for no limit. Only time
-   * in which the proxy waits for the client counts: not while the upstream does not read, nor after it has begun to respond.
+   * Milliseconds to wait for each chunk of a request's body; a client that takes longer gets 408, or over HTTP/2, a reset of
+   * the stream. `0` for no limit. Only time in which the proxy waits for the client counts: not while the upstream does not
+   * read, nor after it has begun to respond.
    * @default 60000
    */
   bodyTimeout?: number;
   /**
-   * Milliseconds for which a client may read nothing while bytes wait for it; after that, its connection is reset. `0` for no
-   * limit. It also applies to tunnels.
+   * Milliseconds for which a client may read nothing while bytes wait for it; after that, its connection or HTTP/2 stream is
+   * reset. `0` for no limit. It also applies to tunnels.
    * @default 60000
    */
   sendTimeout?: number;
@@ -256,7 +258,8 @@ export interface ClientLimits {
    */
   maxHeaderSize?: number;
   /**
-   * The maximum number of fields in a request's header section. A request with more fields gets 431.
+   * The maximum number of fields in a request's header section. A request with more fields gets 431, or over HTTP/2, a reset of
+   * the stream.
    * @default 256
    */
   maxHeadersCount?: number;

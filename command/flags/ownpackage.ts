@@ -1,6 +1,6 @@
 /**
- * The package's own package.json. The build copies the values that are used here into the compiled command, which then reads
- * no file.
+ * The package's own package.json. The build copies the values that are used here into the compiled command, which does not read
+ * the file.
  */
 import manifest from "../../package.json" with { type: "json" };
 

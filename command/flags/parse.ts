@@ -117,7 +117,7 @@ export function parse(args: readonly string[]): CommandLine {
   const targets: string[] = [];
   const problems: string[] = [];
   const doubts: string[] = [];
-  // The number of targets before the first unknown flag: a target after it may be the value of that flag instead.
+  // The number of targets before the first unknown flag that may have a target as its value. Later targets are not certain.
   let sure: number | undefined;
 
   const rest = splitArgs(args);
@@ -188,8 +188,8 @@ function findMeant(spelled: string): string | undefined {
 }
 
 /**
- * Takes the value of a flag from the arguments. Returns `""` if a value is missing, and undefined if a value is given to a
- * flag that takes none.
+ * Takes the value of a flag from the arguments. Returns `""` if a value is missing, and undefined if `--no-name` is given a
+ * value.
  */
 function takeText(
   { flag, negated }: Spelling,

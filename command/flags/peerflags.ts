@@ -1,4 +1,4 @@
-/** The flags of other commands that do the same as a flag of this command, and what to write instead. */
+/** The flags of other commands that users may try, and what to write instead. */
 import { isTargetText } from "./shorttarget.ts";
 
 /** What to write instead of a flag of another command. */
@@ -16,8 +16,8 @@ const AUTHORIZATION = 'use --header "authorization: …"';
 
 /**
  * The advice for flags that take a value, by the flags' names: those of http-server, local-cors-proxy, Caddy's
- * `reverse-proxy`, vite, ngrok, mitmproxy, http-proxy, http-proxy-middleware, nginx and curl. If the advice is only the name
- * of a flag, it means "use that flag".
+ * `reverse-proxy`, vite, ngrok, mitmproxy, http-proxy, http-proxy-middleware, nginx and curl. Advice that begins with `--`
+ * means "use that flag".
  */
 const WITH_VALUE: Readonly<Record<string, string>> = {
   "--listen -l --listen-port --local-port --http-port --from": "--port",

@@ -259,7 +259,7 @@ function toRow({ name, value, reason, option }: ExplainedField): [string, string
   return [`${name}: ${shown}`, option === undefined ? reason : `${option}: ${reason}`];
 }
 
-/** The width of the column for fields. The reason for a longer field is on the next line. */
+/** The maximum width of the column for fields, in characters. The reason for a longer field is on the next line. */
 const WIDTH = 46;
 
 function renderRows(rows: readonly (readonly [string, string])[]): string {

@@ -23,7 +23,7 @@ export interface ClientTimeouts {
   readonly keepAliveTimeout: number;
 }
 
-/** The maximum number of milliseconds between two checks. A timeout takes effect up to this much later. */
+/** The maximum number of milliseconds between two checks. A timeout takes effect up to two such intervals late. */
 const MAX_INTERVAL = 5_000;
 
 /**

@@ -80,7 +80,7 @@ function canonical(address: string): string {
 
 /** How a server reads headers of the PROXY protocol. */
 export interface HeaderSettings {
-  /** Returns whether a peer is trusted. The connections of trusted peers must begin with a header; others have none. */
+  /** Returns whether a peer is trusted. The connections of trusted peers must begin with a header, all others must not. */
   readonly trusts: Trust;
   /** The time limit for the whole header in milliseconds; 0 for no limit. */
   readonly headersTimeout: number;

@@ -18,7 +18,7 @@ function escapeInJson(character: string): string {
   }).join("");
 }
 
-/** The characters that Apache's `ap_escape_logitem` escapes: all but printable ASCII, and `"` and `\`. */
+/** The characters that Apache's `ap_escape_logitem` escapes: `"`, `\`, and everything that is not printable ASCII. */
 const APACHE_ESCAPED = /[^ !#-[\]-~]/;
 const APACHE_LETTERS: Readonly<Record<number, string>> = {
   0x08: "\\b",
@@ -32,8 +32,8 @@ const APACHE_LETTERS: Readonly<Record<number, string>> = {
 const encoder = new TextEncoder();
 
 /**
- * Escapes a text as Apache does in its access log: `"` and `\` get a backslash, and a byte that is not printable becomes
- * `\n`, `\t` or `\xhh`.
+ * Escapes a text as Apache does in its access log: `"` and `\` get a backslash, and a byte that is not printable becomes an
+ * escape such as `\n`, or otherwise `\xhh`.
  * @see https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#format-notes
  */
 export function escapeAsApache(text: string): string {

@@ -14,7 +14,7 @@ export interface FailedRequest {
   readonly failure: Diagnosis;
   /** The time of the failure, in milliseconds since 1970. */
   readonly time: number;
-  /** What the client had received by then, such as `cut after 3.0 s, 1.2 MB`; undefined for a failure without a response. */
+  /** How the response ended, such as `cut after 3.0 s, 1.2 MB`; undefined for a status from 400, and with `--log off`. */
   readonly outcome: string | undefined;
 }
 

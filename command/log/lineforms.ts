@@ -1,6 +1,6 @@
 /**
- * The forms of the log's lines. Each form is a function that renders the end of a request. No line contains a control
- * character.
+ * The forms of the log's lines. Each form is a function that renders the end of a request. Every form escapes control
+ * characters that a request contains.
  */
 import process from "node:process";
 import { styleText } from "node:util";
@@ -173,7 +173,7 @@ export function renderCommon(end: RequestEnd): string {
   const { clientAddress = "-", method, path, status, bytesOut, startedAt } = end;
   const version = (end.request as ServerRequest).runtime?.node?.req?.httpVersion ?? "1.1";
   const line = `${escapeAsApache(method)} ${escapeAsApache(path)} HTTP/${version}`;
-  // A hook of the app may take the address from a header field, so escape it. `%b` is a hyphen where no bytes were sent.
+  // The hook `clientAddress` may read the address from a field, so escape it. `%b` is a hyphen where no bytes were sent.
   return `${escapeAsApache(clientAddress)} - - ${apacheTime(startedAt)} "${line}" ${status} ${bytesOut || "-"}`;
 }
 

@@ -9,7 +9,7 @@ export interface Output {
   on(event: "error", listener: (error: Error) => void): unknown;
 }
 
-/** The maximum number of characters that wait for a reader that is too slow. */
+/** If more characters than this wait for a reader that is too slow, further lines are dropped. */
 const MAX_PENDING = 1024 * 1024;
 /** The milliseconds for which `close` and `flushNow` wait for a slow reader. */
 const CLOSE_TIMEOUT = 1000;

@@ -19,7 +19,7 @@ export interface HarPair {
 /** A body. HAR does not define the members that begin with `_`. */
 export interface HarBody {
   readonly mimeType: string;
-  /** The body without its content codings, as text or in base64; undefined if it is not known. */
+  /** The body as text or in base64, without its content codings unless `comment` names them; undefined if it is not known. */
   readonly text?: string;
   /** `base64` if `text` is in base64. */
   readonly encoding?: string;

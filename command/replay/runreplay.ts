@@ -62,7 +62,7 @@ async function replay(line: ReplayLine): Promise<ReplayOutcome> {
 }
 
 /**
- * Returns the entries whose requests were sent to the origins of `--from`.
+ * Returns the entries of requests to the origins of `--from`, or all entries without `--from`.
  * @throws UsageError if the file has no request to one of these origins, or has several origins and `--from` is not given
  */
 function chooseEntries(entries: readonly HarEntry[], { from, file }: ReplayLine): HarEntry[] {
@@ -163,7 +163,7 @@ function isSendable(name: string, value: string): boolean {
   return name.startsWith(":") || (TOKEN.test(name) && isFieldValue(value));
 }
 
-/** Fields of the connection and of the message framing. The transport writes them itself. */
+/** Fields that are not copied from the recording, because the transport writes those that the new request needs. */
 const OF_TRANSPORT =
   /^(?::.*|connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
 

@@ -104,8 +104,9 @@ export class PatternMap<T> {
   }
 
   /**
-   * Returns the value of the pattern that a request matches. Patterns for the exact host are tried first, then wildcards,
-   * then patterns for any host; among these, the longest prefix takes precedence, and of equal patterns the first one.
+   * Returns the value of the pattern that a request matches. Patterns for the exact host are tried first, then wildcards, the
+   * longest first, then patterns for any host. For one host, the longest prefix takes precedence, and of equal patterns the one
+   * that was added first.
    * @param path the path, with or without a query
    * @param accepts returns whether a value may be used for the request; patterns of other values are skipped
    */
@@ -176,9 +177,9 @@ const PATH_END = /[?#\u0000]/;
 const READABLE_OTHERWISE = /[%\\;]|\/[./]/;
 
 /**
- * Returns the paths as which an upstream may read a path: it may decode the path any number of times, resolve dot segments,
- * remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for an
- * ordinary path.
+ * Returns the ways in which an upstream may read a path, as paths: it may decode the path any number of times, resolve dot
+ * segments, remove empty segments and path parameters, or end the path at a decoded `?`, `#` or NUL. Returns an empty list for
+ * an ordinary path.
  * @returns undefined for a path with too many layers of percent-encoding to decode
  */
 export function readingsOf(path: string): string[] | undefined {

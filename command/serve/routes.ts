@@ -50,9 +50,9 @@ const RETIRED_INTERVAL = 1000;
 const RETIRED_TIME = 10_000;
 
 /**
- * Sends requests to the proxies of the routes, by host and path. The routes can be replaced while requests are
- * running. A route with unchanged settings keeps its proxy. The old proxy of a removed route finishes its requests,
- * except those that wait for an upstream to come back, which the new routes take.
+ * Sends requests to the proxies of the routes, by host, path and condition. The routes can be replaced while requests are
+ * running. A route with unchanged settings keeps its proxy. The old proxy of a removed route finishes its requests, except
+ * those that wait for an upstream to come back, which the new routes take.
  */
 export class Router {
   #table: RouteTable = { routes: [], patterns: new PatternMap(), only: undefined };

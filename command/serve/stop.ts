@@ -40,7 +40,7 @@ export class Drain {
     this.#proxy = proxy;
   }
 
-  /** Sets the deadline: requests and tunnels that still run after these milliseconds are cut off. */
+  /** Sets a deadline in `stopTimeout` ms, unless an earlier one is set. What still runs then is cut off. */
   limit(stopTimeout: number): void {
     this.#deadline = Math.min(this.#deadline, performance.now() + stopTimeout);
   }
@@ -105,14 +105,14 @@ export function exitCodeOf(cut: Running): number {
   return cut.requests + cut.tunnels === 0 ? 0 : CUT;
 }
 
-/** Prints which requests and tunnels are still running when the command stops. */
+/** Prints how many requests and tunnels are still running when the command stops. */
 export function printRunning(running: Running): void {
   if (running.requests + running.tunnels === 0) return;
   const hint = hasTerminal ? "; press Ctrl+C again to exit immediately" : "";
   printNotice(`stopping: ${describeRunning(running)} still running${hint}`);
 }
 
-/** Prints which requests and tunnels were cut off. */
+/** Prints how many requests and tunnels were cut off. */
 export function printCut(cut: Running, after: number): void {
   if (cut.requests + cut.tunnels === 0) return;
   printWarning(

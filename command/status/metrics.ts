@@ -174,7 +174,7 @@ export interface UpstreamRow extends TrafficRow {
 
 /** The workers of the command. */
 export interface WorkersState {
-  /** The number of workers that are not retired. A hung worker counts until it is replaced. */
+  /** The number of workers that have started and are not retired. A hung worker counts until it is replaced. */
   readonly running: number;
   /** The number of replaced workers that still finish their requests and tunnels. */
   readonly retired: number;

@@ -3,8 +3,9 @@
 /** The number of seconds that are counted. */
 export const RECENT_SECONDS = 60;
 
-/** The number of buckets in an octave. The lowest bucket is at 1/16 ms, and the width of a bucket is about 4 % of its value. */
+/** The number of buckets in an octave, so that the width of a bucket is about 4 % of its value. */
 const STEPS = 16;
+/** The lowest bucket has the times up to about 1/16 ms, which is 2 to the power of this number. */
 const LOWEST = -4;
 const OCTAVES = 24;
 const FINE = STEPS * OCTAVES;
@@ -61,8 +62,8 @@ export class Recent {
 }
 
 /**
- * The percentiles of the latencies, in milliseconds. `max` is exact to the microsecond; the others have three significant
- * digits.
+ * The percentiles of the latencies, in milliseconds. `max` is exact to the microsecond; the others are estimates from the
+ * buckets, with three significant digits.
  */
 export type Percentiles = Readonly<Record<"p50" | "p90" | "p99" | "max", number>>;
 
@@ -82,7 +83,7 @@ export class Latencies {
     this.#recent.add(second, bucket, count);
   }
 
-  /** Adds the longest latency of another process. */
+  /** Notes a latency, which may be the longest one of its second. */
   addLongest(second: number, milliseconds: number): void {
     const slot = (this.#longest[second % RECENT_SECONDS] ??= { second, milliseconds: 0 });
     if (slot.second === second) slot.milliseconds = Math.max(slot.milliseconds, milliseconds);

@@ -301,7 +301,7 @@ function showTraffic(id, title, rows, { recent, startedAt, uptime }) {
       cell.colSpan = 5;
       return [row, make("tr", "why", cell)];
     })));
-  // Browsers other than Chromium do not let the keyboard reach every element that scrolls.
+  // Not every browser lets the keyboard reach an element that scrolls.
   box.tabIndex = box.scrollHeight > box.clientHeight ? 0 : -1;
 }
 function showUpstreams(all) {

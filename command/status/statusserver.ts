@@ -49,7 +49,6 @@ export class StatusPages {
     this.#host = host.toLowerCase();
   }
 
-  /** Answers a request. */
   readonly answer = (request: Request): Response => {
     // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
     const pathname = pathOf(request.url).replace(/\?.*/s, "");
@@ -183,8 +182,8 @@ export function isOwnAuthority(authority: string | null, name: string): boolean 
 }
 
 /**
- * Creates the Content-Security-Policy of the page: it allows the page's own style and script, connections to this server, and
- * nothing else.
+ * Creates the Content-Security-Policy of the page: it allows the page's own style, script and icon, connections to this server,
+ * and nothing else.
  */
 function createPolicy(page: string): string {
   const hashOf = (tag: string): string => {

@@ -15,7 +15,7 @@ export interface TrafficReport {
   readonly name: string;
   readonly requests: number;
   readonly failed: number;
-  /** The counters of `Recent`. */
+  /** The counts by the indexes `REQUESTS`, `FAILED`, `TIME` and `TIMED`. */
   readonly recent: readonly number[];
   readonly lastFailure: string | undefined;
 }

@@ -10,7 +10,7 @@ import type { LogForm } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import type { MetricsReport } from "../status/metrics.ts";
 
-/** The environment variable that marks a process as a worker. */
+/** The environment variable that marks a process as a worker, and the member that wraps a message. */
 export const WORKER_MARK = "FETCHWAY_WORKER";
 
 /** The first message to a worker, after its `hello`: what it must know before it listens. */

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 
-/** The maximum number of characters that wait for the end of their line. */
+/** If more characters than this wait for the end of their line, they are passed on without it. */
 const MAX_LINE = 1024 * 1024;
 
 /**

@@ -27,7 +27,7 @@ import { Supervisor, type WorkerFailure } from "./supervisor.ts";
 import { toTexts } from "./workerlink.ts";
 
 /**
- * The server options that only the parent applies. A change of one of these takes effect only when the command is restarted.
+ * The server options that the parent applies. A change of one of these takes full effect only when the command is restarted.
  */
 const OF_PARENT = [
   "port",

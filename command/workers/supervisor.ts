@@ -41,7 +41,7 @@ const START_TIMEOUT = 30_000;
 const KILL_AFTER = 3000;
 /** Milliseconds to wait until the replaced workers have closed their servers. Only a busy worker takes longer. */
 const CLOSE_TIMEOUT = 2000;
-/** Milliseconds to wait for the reports of the workers. */
+/** Milliseconds to wait for the reports of the workers, and for workers that must end immediately: those are then killed. */
 const REPORT_TIMEOUT = 300;
 /**
  * The number of workers, for each place, that may be retired and have no deadline for their requests and tunnels. Beyond it,
@@ -422,7 +422,7 @@ export class Supervisor {
     this.#onRunning = undefined;
   }
 
-  /** Notes that a process has ended. */
+  /** Notes that a process has ended, or could not be started. */
   #forget(member: WorkerProcess): void {
     this.#heartbeat.forget(member);
     member.close();

@@ -1,4 +1,4 @@
-/** Bundles the command into one file, as its users do. */
+/** Bundles the command into one file, as its users may do. */
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 

@@ -71,7 +71,7 @@ export class Command {
     await this.exit;
   }
 
-  /** Runs a command that must refuse its arguments, and returns its stderr. */
+  /** Expects that the command refuses its arguments, and returns its stderr. */
   async refusal(): Promise<string> {
     expect(await within(this.exit, "the exit")).toBe(2);
     expect(this.stdout).toBe("");

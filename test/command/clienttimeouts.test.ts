@@ -1,4 +1,4 @@
-/** The timeouts of clients, on a server that sends one large chunk. */
+/** `ClientWatch`: clients that read slowly, and the interval of the checks. */
 import { createServer } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { connect } from "node:net";

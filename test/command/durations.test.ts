@@ -84,7 +84,7 @@ test("a time without a unit that is probably meant in seconds causes one warning
   ]);
 });
 
-/** Every duration of a config file. The type of this constant makes the compiler check the names in `Config`. */
+/** Every duration of a config file. `satisfies` makes the compiler check that `Config` accepts a text for each. */
 const everywhere = {
   timeout: "1s",
   connectTimeout: "1s",
@@ -132,7 +132,7 @@ function findDurations(table: Table, prefix = ""): string[] {
   return Object.entries(table).flatMap(([name, { kind }]) => find(kind, `${prefix}${name}`));
 }
 
-/** Returns the paths of the members of an object that have a value. */
+/** Returns the paths of the members of an object that are equal to `value`. */
 function findPaths(given: object, value: unknown, prefix = ""): string[] {
   return Object.entries(given).flatMap(([name, each]) => {
     if (each === value) return [`${prefix}${name}`];

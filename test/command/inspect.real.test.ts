@@ -166,7 +166,7 @@ const cases: Case[] = [
     fields: FORWARDED,
   },
   {
-    title: "several upstreams, with checks and lookups",
+    title: "a list of one upstream, with checks and lookups",
     config: `target: ["TARGET"], balance: { check: { path: "/", interval: 100000 } }`,
     flags: "--resolve",
   },
@@ -280,7 +280,7 @@ test.each<[status: number, each: Omit<Case, "title">]>([
   [431, { config: `target: "TARGET", server: { maxHeadersCount: 2 }`, fields: ["A: 1", "B: 2"] }],
   [404, { config: `routes: [{ match: "/a", target: "TARGET" }]`, request: "/b" }],
   [405, { config: `target: "TARGET"`, request: "TRACE /" }],
-])("--inspect shows the status %i if the client gets it: %j", async (status, each) => {
+])("--inspect shows the same status %i as the client gets: %j", async (status, each) => {
   const refused = { title: "", ...each };
   const line = `${prepare(refused, `refused${status}`)} --port 0`;
   const { status: actual } = await send(refused, line, programs.node);

@@ -390,7 +390,7 @@ describe("at the limits for connections", () => {
   });
   afterAll(() => proxy.kill());
 
-  test("idle connections are closed to make room for new ones, the oldest first", async () => {
+  test("the connection that has been idle longest is closed to make room for a new one", async () => {
     const idle: Raw[] = [];
     for (const from of ["127.0.0.2", "127.0.0.3"]) {
       for (let n = 0; n < 4; n++) {

@@ -8,7 +8,7 @@ vi.mock("node:fs", async (original) => ({
   writeSync: vi.fn(),
 }));
 
-test("after a line that was cut off, the next one begins on a line of its own, also if another write failed before", async () => {
+test("after a line that was cut off, the next one begins on a new line, even if another write fails in between", async () => {
   const noSpace = Object.assign(new Error("no space"), { code: "ENOSPC" });
   let written = "";
   let room = 4;

@@ -22,7 +22,7 @@ import { clientGone, placeError, ProxyError } from "../../src/error.ts";
 import { endOf } from "./_requestend.ts";
 import { until } from "../helpers/wait.ts";
 
-/** A stream that completes a write only when the test says so. */
+/** A stream that, while it is slow, completes its writes only when the test calls `complete`. */
 class SlowOutput extends EventEmitter {
   fd = -1;
   /** The error with which each write fails. */

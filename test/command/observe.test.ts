@@ -192,7 +192,7 @@ describe.each([
     expect(refusal.statusCode).toBe(421);
     refusal.destroy();
 
-    // The page gets an event each second, and one when the command stops.
+    // The page gets the state immediately. When the command begins to stop, `/readyz` says that it is not ready.
     const events = (await fetch(`${admin}/events`)).body
       ?.pipeThrough(new TextDecoderStream())
       .getReader();

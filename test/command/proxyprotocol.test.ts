@@ -96,7 +96,7 @@ describe("a header", () => {
     ["a destination of the other family", v1("TCP6 2001:db8::7 10.0.0.1 1 2")],
     ["an address with a zone", v1("TCP6 fe80::1%eth0 ::1 1 2")],
     ["a host name", v1("TCP4 a.example 10.0.0.1 1 2")],
-    ["version 1 in version 2", v2(0x11, 0x11, V4)],
+    ["the version number 1 in a header of version 2", v2(0x11, 0x11, V4)],
     ["an unknown command", v2(0x22, 0x11, V4)],
     ["an unknown family", v2(0x21, 0x41, V4)],
     ["an unknown protocol", v2(0x21, 0x13, V4)],
@@ -106,7 +106,7 @@ describe("a header", () => {
     expect(parse(header)).toMatch(/^(?:the connection|its|it) /);
   });
 
-  test("random bytes are parsed or refused, and the parser never reads beyond the end of the header", () => {
+  test("random bytes after the beginning of a header are parsed or refused, without any other error", () => {
     const start = fc.constantFrom(
       SIGNATURE,
       Buffer.from("PROXY TCP4 "),
@@ -318,7 +318,7 @@ describe("the command", () => {
     expect(await open(other)).toBe("begun");
   });
 
-  test("reads the header before TLS, for HTTP/1.1, HTTP/2 and the port of --redirect-http", async () => {
+  test("reads the header before TLS, for HTTP/1.1 and HTTP/2, and on the port of --redirect-http", async () => {
     const { origin, proxy } = await listening(
       `${upstream.url} --log common --cert ${cert} --key ${key} --redirect-http 0 --proxy-protocol ${TRUSTED}`,
     );

@@ -5,7 +5,7 @@ import { splitWords } from "../../command/flags/routeflag.ts";
 import { OLDEST } from "../../runtimes/sockets/versions.ts";
 import { command, upstream } from "./_command.ts";
 
-/** Command lines, each with its output on stderr. */
+/** Command lines, each with the messages about it. */
 const refusals = `
 $
 no target: write fetchway http://127.0.0.1:4000, or try fetchway --demo
@@ -162,7 +162,7 @@ there is no --auth: use --header "authorization: …"
 there is no --proxy-timeout: use --timeout
 `;
 
-/** Command lines that are refused only when the server begins to listen. */
+/** Command lines that are refused only when the command starts, after `checkLine` has accepted them. */
 const startRefusals = `
 $ http://a --socket-mode 660
 --socket-mode does nothing without --host unix:/path

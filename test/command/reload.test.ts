@@ -43,7 +43,7 @@ async function ask(url: string, agent?: Agent): Promise<string> {
   return `${response.statusCode} ${await text(response)}`;
 }
 
-/** Sends one request after the other. Returns a function that stops this and counts how often each response has come. */
+/** Sends one request after the other. Returns a function that stops this, and resolves to the count of each response. */
 function keepAsking(url: string, agent?: Agent): () => Promise<Map<string, number>> {
   let isStopped = false;
   const seen = new Map<string, number>();

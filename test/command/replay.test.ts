@@ -362,7 +362,7 @@ test("of a browser's file, the requests to the origin of --from are sent, in the
   expect(received[0]?.headers["accept-encoding"]).toBe("gzip, br");
 });
 
-test("entries that could split a request, or lead to another server, are not sent", async () => {
+test("entries with a field, a URL or a method that could split the request are not sent", async () => {
   writeHar(
     browsed({ headers: [{ name: "x", value: "1\r\nx-forged: 1" }] }),
     browsed({ headers: [{ name: "x y", value: "1" }] }),
@@ -457,7 +457,7 @@ test.each([
   expect(await new Command(`replay ${line}`).refusal()).toBe(`fetchway: ${message}\n`);
 });
 
-test("the exit code is 2 if no request of the file can be sent", async () => {
+test("the exit code is 2 if the file has no requests", async () => {
   writeHar();
   const { code, stdout } = await replay();
   expect(stdout).toContain(": 0 equal, 0 different, 0 failed, 0 not sent\n");

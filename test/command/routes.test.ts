@@ -249,7 +249,7 @@ describe("an update of the routes", () => {
   });
 });
 
-test("the proxy of a removed route is closed only when it has been idle for a while", async () => {
+test("the proxy of a removed route is closed some seconds later, but not before its requests have ended", async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
   try {
     let finish: (response: Response) => void = () => {};

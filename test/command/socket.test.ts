@@ -256,7 +256,7 @@ test("the config file can name a socket, and the command reports that a later ch
   expect(await ask(path)).toBe(SEEN);
 });
 
-test("all workers share the Unix socket, also those that replace others, and the last one removes its file", async () => {
+test("all workers share the Unix socket, also those that replace others, and a stop removes its file", async () => {
   const path = newPath();
   const line = `${upstream.url} --log off --workers 2 --host unix:${path} --socket-mode 666`;
   await (await starts(line)).kill();

@@ -31,7 +31,7 @@ function createMetrics(): Metrics {
 const took = (ms: number): object => ({ timings: { firstByte: ms, total: ms } });
 
 describe("the counters of the status page", () => {
-  test("they have the requests and failures of each second of the last minute", () => {
+  test("have the requests and failures of each second of the last minute", () => {
     const metrics = createMetrics();
     metrics.record(endOf(), 100);
     metrics.record(endOf({ status: 502, error: new ProxyError("connection_refused") }), 101);
@@ -303,7 +303,7 @@ describe("the counters of several processes", () => {
     expect(sum.requests).toBe(60);
   });
 
-  test("stay assigned to the right seconds after the system clock has been set back", () => {
+  test("have the right ages and the right order after the system clock has been set back", () => {
     const hour = 3_600_000;
     const start = Date.UTC(2026, 0, 1);
     vi.useFakeTimers({ toFake: ["Date", "hrtime"], now: start });

@@ -29,7 +29,7 @@ async function ask(url: string, cookie?: string): Promise<{ index: string; cooki
   return { index: await response.text(), cookie: set.split(";", 1)[0] as string };
 }
 
-/** Gets cookies for several clients, and expects that each leads to the upstream that set it. */
+/** Expects that the cookie of each client still leads to its upstream, and that no response sets another cookie. */
 async function expectKept(
   origin: string,
   clients: { index: string; cookie: string }[],

@@ -14,7 +14,7 @@ import { Command, programs } from "./_command.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 
-/** The responses that the upstream has begun and not ended. */
+/** The responses that the upstream has not ended. */
 const held: ServerResponse[] = [];
 const server = createServer((req, res) => {
   const path = req.url ?? "";
@@ -49,7 +49,7 @@ async function start(
   return { origin, port: Number(new URL(origin).port) };
 }
 
-/** Requests a path on a new connection, and resolves to the status and the whole body. */
+/** Requests a path, without `agent` on a new connection, and resolves to the status and the whole body. */
 async function ask(port: number, path: string, agent?: Agent): Promise<string> {
   const request = get({ port, path, agent: agent ?? false });
   const [response] = (await once(request, "response")) as [IncomingMessage];

@@ -42,7 +42,7 @@ test("--first-byte-timeout moves a stalled stream to the next upstream, and --he
   await within((await first.call()).link.closed, "the stalled connection closed");
 });
 
-test("a config file sets both options for all routes or for one, and a POST is sent again if `retry` allows it", async () => {
+test("a config file sets both options, and a POST is sent again only in a route whose `retry` allows it", async () => {
   first.script = (call) => call.write(HEAD, lastChunk);
   const file = join(folder, "fetchway.config.json");
   const target = [first.url, second.url];

@@ -33,7 +33,7 @@ function save(name: string, content: string): string {
 
 /** The origin of a web page. */
 const app = "https://app.example";
-// Begin the files with byte order marks, as editors on Windows do.
+// Begin the files with byte order marks, as some editors on Windows do.
 const [cert, key] = [save("cert.pem", `\uFEFF${own.cert}`), save("key.pem", `\uFEFF${own.key}`)];
 const echo = new WebSocketServer({ port: 0, host: "127.0.0.1" });
 echo.on("connection", (socket) =>

@@ -59,7 +59,7 @@ test("the command forwards WebSockets, and ends them when it stops", async () =>
   expect(proxy.stderr).toMatch(/: 1 tunnel cut off; /);
 });
 
-test("--upgrades and --tunnel-timeout set which upgrades are forwarded, and for how long", async () => {
+test("--upgrades and --tunnel-timeout set which upgrades are forwarded, and how long a tunnel may be silent", async () => {
   const { origin } = await listening(`${target} --upgrades websocket --tunnel-timeout 200`);
   const socket = new WebSocket(origin.replace("http:", "ws:"));
   socket.on("error", () => {});

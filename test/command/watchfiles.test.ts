@@ -128,7 +128,7 @@ describe("a change is noticed", () => {
   });
 });
 
-test("a file that is written in many steps is read once", async () => {
+test("a change that is written in many steps is reported once", async () => {
   const path = save("config.json", "1");
   follow([path]);
   for (let i = 0; i < 50; i++) {
@@ -140,7 +140,7 @@ test("a file that is written in many steps is read once", async () => {
   expect(changes).toBe(1);
 });
 
-test("a file that is missing or empty is not read before it is whole", async () => {
+test("no change is reported while a file is missing or empty", async () => {
   const [cert, key] = [save("cert.pem", "1"), save("key.pem", "1")];
   follow([cert, key]);
   unlinkSync(cert);
@@ -156,7 +156,7 @@ test("a file that is missing or empty is not read before it is whole", async () 
   await changed(1);
 });
 
-test("no file is read after the end of a watch", async () => {
+test("no change is reported after the end of a watch", async () => {
   const path = save("config.json", "1");
   follow([path]);
   end();

@@ -173,7 +173,7 @@ test("an upstream that the workers have ejected is shown as down on the status p
   const { origin, admin, stats } = await startWorkers(
     `${upstream.url} ${dead} --policy round_robin --log off`,
   );
-  // Each worker gets half of the connections, and sends half of these requests to the dead upstream.
+  // Each worker gets half of the connections, and sends half of its requests to the dead upstream until it ejects it.
   for (let i = 0; i < 40; i++) expect(await ask(origin)).toBe("200 whole close");
   const { upstreams, overall } = await stats();
   expect(upstreams.find(({ name }) => name === dead)?.condition).toEqual({
@@ -286,7 +286,7 @@ test("a connection that is idle when its worker retires gets one more response",
   expect(proxy.stderr).toBe("");
 });
 
-test("a slow response and a WebSocket survive replacements, and the end of the command finishes them", async () => {
+test("a slow response and a WebSocket survive replacements, and the command waits for their end when it stops", async () => {
   let held: ServerResponse | undefined;
   upstream.handler = (_, res) => (held = res).write("begun, ");
   const sockets = new WebSocketServer({ port: 0, host: "127.0.0.1" });
@@ -785,7 +785,7 @@ test("a changed certificate reaches all workers, and so does another certificate
   expect(proxy.stderr.split("\n")).toHaveLength(2);
 });
 
-test("a config file that is replaced through a link reaches all workers, and a stop meanwhile ends them", async () => {
+test("a config file replaced through a link reaches all workers, and a stop during a replacement ends them", async () => {
   const answers = new Set<string | undefined>();
   upstream.handler = (req, res) => {
     answers.add(req.headers["x-revision"]?.toString());
