@@ -145,7 +145,7 @@ function pass(from: Socket, to: Socket, by?: Transform): void {
   (by ? from.pipe(by) : from).pipe(to);
 }
 
-/** Serves a relay to a port. */
+/** Creates a server that relays each connection to a port. */
 function relay(port: number, join: (inner: Socket, outer: Socket) => void): Server {
   return createServer({ allowHalfOpen: true, noDelay: true }, (outer) => {
     join(connect({ port, host: "127.0.0.1", allowHalfOpen: true, noDelay: true }), outer);
