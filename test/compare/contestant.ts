@@ -1,7 +1,7 @@
 /** A proxy that the scoreboard runs: how it is started in front of an upstream, in its plainest sensible configuration. */
 export interface Contestant {
   readonly name: string;
-  /** Where it comes from: a Debian package, an npm package, a Go module, or this project. */
+  /** How the proxy is distributed: as a Debian package, an npm package, a Go module, or with this project. */
   readonly source: "apt" | "npm" | "go" | "project";
   /** Options that harden the proxy: a short label, such as `merge_slashes off`, and one sentence about the effect. */
   readonly hardenings?: Readonly<Record<string, string>>;

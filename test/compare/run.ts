@@ -176,7 +176,7 @@ function patient(client: Client): Client {
   const read = client.read.bind(client);
   client.read = (method) => {
     const answer = read(method);
-    // A test that has failed does not await it any more.
+    // A test that has already failed does not await `answer`, whose rejection would then be unhandled.
     answer.catch(() => {});
     return answer;
   };

@@ -2,7 +2,10 @@
 import { blocks } from "../project/_blocks.ts";
 
 export interface App {
-  /** The packages to install, in their newest versions unless one is named. The table shows the version of the first one. */
+  /**
+   * The packages to install, each in its newest version unless the text has a version. The table shows the version of the first
+   * one.
+   */
   readonly packages: readonly string[];
   /** The app's files: a text, or the place of a block. */
   readonly files: Readonly<Record<string, string | { place: string }>>;
