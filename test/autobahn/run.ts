@@ -173,7 +173,7 @@ async function startEcho(): Promise<{ port: number; stop(): void }> {
   return { port: (server.address() as AddressInfo).port, stop: () => server.close() };
 }
 
-/** Starts a server of this name. */
+/** Starts the host of this name or, for `http2`, an HTTP/2 server with the proxy behind a bridge. */
 async function start(name: Name, target: string): Promise<{ port: number; stop(): unknown }> {
   if (name !== "http2") {
     const host = await startHost(name, target);

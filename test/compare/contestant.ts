@@ -1,9 +1,9 @@
 /** A proxy that the scoreboard runs: how it is started in front of an upstream, in its plainest sensible configuration. */
 export interface Contestant {
   readonly name: string;
-  /** Where it comes from: a Debian package, an npm package, a Go module, or this project. */
+  /** How the proxy is distributed: as a Debian package, an npm package, a Go module, or with this project. */
   readonly source: "apt" | "npm" | "go" | "project";
-  /** Options that harden it: a short label, such as `merge_slashes off`, and one sentence about it. */
+  /** Options that harden the proxy: a short label, such as `merge_slashes off`, and one sentence about the effect. */
   readonly hardenings?: Readonly<Record<string, string>>;
   /**
    * Starts the proxy on a free port of 127.0.0.1 in front of `http://127.0.0.1:<upstream>`. Resolves once it accepts
@@ -17,7 +17,7 @@ export interface Setup {
   readonly upstream: number;
   /** An empty folder for files of this run. */
   readonly folder: string;
-  /** A label of `hardenings`. */
+  /** The label of the hardening that is applied; undefined for none. */
   readonly hardening?: string;
 }
 

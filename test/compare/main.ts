@@ -75,7 +75,7 @@ async function runAll(
   return { name, source, ...(hardenings && { hardenings }), ...outcomes };
 }
 
-/** Runs the rules that have failed with each hardening, and notes those that then hold twice. */
+/** Runs the failed rules again, up to twice with each hardening, and notes those that pass both times. */
 async function runHardened(contestant: Contestant, result: Result): Promise<void> {
   for (const hardening of Object.keys(contestant.hardenings ?? {})) {
     let failed = rows.filter(({ test }) => isFailure(result.rows[test]));

@@ -12,7 +12,7 @@ export interface Passage {
   readonly end?: "closed" | "reset";
 }
 
-/** The largest numbers of passages, and of bytes at the begin and at the end of a passage. */
+/** How much is kept: the last `MOST` passages, and of each passage the first `FIRST` and the last `LAST` bytes. */
 const MOST = 16;
 const [FIRST, LAST] = [420, 80];
 
@@ -62,7 +62,7 @@ export class Recorder {
   readonly #onClient: (message: unknown) => void;
   readonly #onServer: (message: unknown) => void;
 
-  /** Begins to record the connections of clients to the one port, and those of the proxy to the other. */
+  /** Begins to record the connections of clients to the port `proxy`, and those of the proxy to the port `upstream`. */
   constructor(proxy: number, upstream: number) {
     this.#onClient = (message) => {
       const { socket } = message as { socket: Socket };
@@ -126,7 +126,7 @@ export class Recorder {
     });
   }
 
-  /** Returns the last passage if it has this direction, or a new one. */
+  /** Returns the last passage if it has this direction and no end, or else a new one. */
   #at(way: string): Recorded {
     const last = this.#recorded.at(-1);
     if (last?.way === way && last.end === undefined) return last;

@@ -1,4 +1,4 @@
-/** Renders the results: docs/scoreboard.md, a page for each proxy beside it, and the matrix of both. */
+/** Renders the results: docs/scoreboard.md with its matrix, and a page for each proxy in docs/scoreboard/. */
 import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { rect, text, toSvg } from "../../bench/chart.ts";
@@ -23,7 +23,7 @@ export function writeResults(results: readonly Result[]): void {
   writeFileSync(STORE, `${JSON.stringify(results, null, 2)}\n`);
 }
 
-/** A number of rules: those that hold, and all that could be tested. */
+/** Numbers of rules: of those that hold, and of all that could be tested. */
 interface Count {
   kept: number;
   tested: number;

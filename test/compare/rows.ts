@@ -10,7 +10,7 @@ export type RowName = TestName | OwnRule;
 
 export interface Row {
   readonly test: RowName;
-  /** The requirement that counts, if the test names some of different levels; `practice` if none of them counts. */
+  /** The requirement that counts, if the test names requirements of different levels; `practice` if none of them counts. */
   readonly rule?: RequirementId | "practice";
   /** The rule without which a proxy cannot be tested for this one, such as that it forwards WebSockets at all. */
   readonly needs?: RowName;
@@ -19,7 +19,7 @@ export interface Row {
 const WEBSOCKET: RowName =
   "a WebSocket carries text and binary messages of any size in both directions";
 
-/** The level of a rule that no RFC has. */
+/** Returns the row of a rule that no RFC has. */
 function practice(test: RowName): Row {
   return { test, rule: "practice" };
 }

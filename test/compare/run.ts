@@ -51,7 +51,7 @@ class Run {
   readonly #clients: Client[] = [];
   #running: Running | undefined;
   #recorder: Recorder | undefined;
-  /** What has passed on both sides in the last test. */
+  /** The bytes on both sides of the proxy in the last test. */
   passages: readonly Passage[] = [];
 
   constructor(contestant: Contestant, hardening: string | undefined) {
@@ -88,7 +88,7 @@ class Run {
 
   /**
    * Runs a test.
-   * @param patience the time limit of each wait in milliseconds, for each attempt
+   * @param patience the time limit of each wait in milliseconds
    * @returns undefined if it has passed
    */
   async run(body: Test, patience: number = LONGEST): Promise<Failure | undefined> {
@@ -120,7 +120,7 @@ class Run {
     }).finally(() => socket.destroy()) as Promise<boolean>;
   }
 
-  /** The tools of the suite for any proxy. It may do all that the RFCs allow. */
+  /** The tools of the suite for any proxy. The proxy may do all that the RFCs allow. */
   #tools(): Tools {
     const upstream = this.#upstream;
     const port = this.#running?.port ?? 0;
@@ -176,7 +176,7 @@ function patient(client: Client): Client {
   const read = client.read.bind(client);
   client.read = (method) => {
     const answer = read(method);
-    // A test that has failed does not await it any more.
+    // A test that has already failed does not await `answer`, whose rejection would then be unhandled.
     answer.catch(() => {});
     return answer;
   };

@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { pause, within } from "../helpers/wait.ts";
 import { EVENT_INTERVAL, eventsUpTo } from "./_events.ts";
 
-/** The number of events of a stream, and of messages of a tunnel. Each lasts for 8 s. */
+/** The number of events of a stream, and of messages of a WebSocket. Either lasts for about 8 s. */
 const LENGTH = 80;
 const UPLOAD = "0123456789".repeat(1000);
 
@@ -61,7 +61,7 @@ export class Load implements Disposable {
 
   /**
    * Starts clients, each of which repeats its exchange until `finish` is called.
-   * @param gap milliseconds between two exchanges
+   * @param gap mean number of milliseconds between two exchanges of a client
    */
   #run(
     kind: string,

@@ -1,4 +1,4 @@
-/** The upstream of the trial, which runs in a container: it echoes bodies and messages, and sends event streams. */
+/** The upstream of `npm run test:deploy`, which runs in a container: it echoes bodies and messages, and sends event streams. */
 import { createServer } from "node:http";
 import { WebSocketServer } from "ws";
 import { EVENT_INTERVAL, eventOf } from "./_events.ts";

@@ -34,7 +34,7 @@ import {
 const ROOT = join(import.meta.dirname, "../..");
 /** The seconds of load before the pods are replaced, and again afterwards. */
 const CALM = 5;
-/** Seconds after which Docker kills a container that it has told to stop. */
+/** Seconds after which Docker kills a container that has not stopped at its signal. */
 const DOCKER_GRACE = 10;
 
 const { values } = parseArgs({

@@ -2,7 +2,10 @@
 import { blocks } from "../project/_blocks.ts";
 
 export interface App {
-  /** The packages to install, in their newest versions. The table shows the version of the first one. */
+  /**
+   * The packages to install, each in its newest version unless the text has a version. The table shows the version of the first
+   * one.
+   */
   readonly packages: readonly string[];
   /** The app's files: a text, or the place of a block. */
   readonly files: Readonly<Record<string, string | { place: string }>>;
@@ -17,7 +20,7 @@ export interface App {
   readonly env?: Readonly<Record<string, string>>;
   /** The TypeScript configuration with which the app is checked; by default, one for Node. */
   readonly types?: string;
-  /** How the app takes WebSockets, if the code of the page does not handle them. */
+  /** What the table says about WebSockets if the code of the page does not handle them. */
   readonly webSockets?: string;
 }
 

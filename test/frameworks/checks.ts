@@ -119,7 +119,7 @@ interface Answer {
   request: ClientRequest;
 }
 
-/** Sends a request, and resolves with its response when the header fields have arrived. */
+/** Begins a request. The caller ends it. */
 function start({ port }: Running, path: string, options: RequestOptions = {}): ClientRequest {
   const request = sendRequest({ host: "127.0.0.1", port, path, agent: false, ...options });
   request.on("error", () => {});
@@ -165,7 +165,7 @@ async function isAborted(app: Running, name: string, isBegun: boolean): Promise<
 /** A check resolves to "yes", or to a few words that describe the difference. It rejects if the feature does not work at all. */
 export type Check = (app: Running) => Promise<string>;
 
-/** The checks, by the title of their column. The last one ends the upstream. */
+/** The checks, by their title in the table. The last one ends the upstream. */
 export const checks: Readonly<Record<string, Check>> = {
   async "compressed body"(app) {
     const { response } = await ask(app, `${MOUNT}/gzip`, {

@@ -5,7 +5,7 @@
  *     npm run test:frameworks [-- --apps koa,nuxt] [--folder /tmp/apps]
  *
  * Each app is in a temporary folder, with Fetchway from a packed tarball; with `--folder`, the apps stay there, and what
- * is installed is used again. The exit code is 1 if a cell differs from the page's.
+ * is installed is used again. The exit code is 1 if a cell differs from the page's, or an app fails.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

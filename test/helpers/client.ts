@@ -58,7 +58,7 @@ export class Client {
   readonly socket: Socket;
   readonly closed: Promise<void>;
   isClosed = false;
-  /** The number of interim responses (1xx except 101) seen so far. */
+  /** The number of interim responses (1xx except 101) to the last request that got any. */
   interim = 0;
   #buffer: Buffer = Buffer.alloc(0);
   #ended = false;

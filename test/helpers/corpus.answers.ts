@@ -51,7 +51,7 @@ export const answers: AnswerEntry[] = [
   ...each("content-length", ["5\r\nContent-Length: 13", "13\r\ncontent-length: 5"], (value) => [
     `${head(`Content-Length: ${value}`)}hello${poison}`,
   ]),
-  // A response whose final transfer coding is not chunked ends with the connection (RFC 9112 §6.3).
+  // The proxy supports no transfer coding but chunked, so it refuses these responses.
   ...each(
     "transfer-encoding",
     list("xchunked|chunked, gzip|gzip|cow|chunked;q=1|\vchunked"),
@@ -96,7 +96,7 @@ export const answers: AnswerEntry[] = [
     ),
     (line) => [`${line}\r\nContent-Length: 5\r\n\r\nhello`],
   ),
-  // These responses are unusual, but can be read in only one way.
+  // A proxy may refuse these unusual responses, or forward them with this body.
   ...each(
     "status line",
     list(

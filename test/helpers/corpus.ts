@@ -132,7 +132,7 @@ const codings: Entry[] = [
   ...each("TE alone", list("gzip, chunked|gzip|chunked, gzip|deflate,chunked"), (coding) => [
     post([`Transfer-Encoding: ${coding}`], chunk("hello") + last),
   ]),
-  // Both fields frame the body: Transfer-Encoding overrides, and the connection is closed after it (RFC 9112 §6.3).
+  // Transfer-Encoding overrides Content-Length, and the connection is closed after the response (RFC 9112 §6.1, §6.3).
   ...each("CL.TE", clear, (line) => [
     post([`Content-Length: ${sizeOf(zero)}`, line], zero),
     "POST /",

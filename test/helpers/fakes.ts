@@ -208,7 +208,9 @@ export async function errorOf(body: () => unknown): Promise<unknown> {
 /** The response to a request, or the error with which sending it fails. */
 export type Answer = Given<UpstreamResponse> | Error;
 
-/** Creates a transport that gives these answers in turn. It reads the request's body before each answer. */
+/**
+ * Creates a transport that gives these answers in turn, and then empty 200s. It reads the request's body before each answer.
+ */
 export function answering(...answers: Answer[]): FakeTransport & { bodies: (string | null)[] } {
   const bodies: (string | null)[] = [];
   const transport = new FakeTransport(async ({ body }) => {

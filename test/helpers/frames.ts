@@ -115,7 +115,7 @@ export class RawConnection {
     return undefined;
   }
 
-  /** The streams that the proxy has opened. */
+  /** The stream ids of the HEADERS frames that the proxy has sent. */
   get streams(): number[] {
     return this.frames.filter(({ type }) => type === HEADERS).map(({ id }) => id);
   }
@@ -131,7 +131,9 @@ export class RawConnection {
     if (!this.isClosed) this.socket.write(Buffer.concat(frames));
   }
 
-  /** Sends the same bytes over and over, until the proxy closes the connection. @returns the number of bytes sent */
+  /**
+   * Repeats the same bytes until the proxy closes the connection or `most` bytes are sent. @returns the number of bytes sent
+   */
   async flood(bytes: Buffer, most: number = FLOOD): Promise<number> {
     let sent = 0;
     while (!this.isClosed && sent < most) {
@@ -165,7 +167,7 @@ export type RawScript = (connection: RawConnection, id: number) => void;
 
 export class RawUpstream {
   script: RawScript = (connection, id) => connection.send(wholeResponse(id));
-  /** The SETTINGS frame that the upstream sends first on each connection; undefined to send none. */
+  /** The SETTINGS frame that the upstream sends first on each connection; undefined to send none, and to acknowledge none. */
   settings: Buffer | undefined = frame(SETTINGS, 0, 0);
   readonly connections: RawConnection[] = [];
   readonly #server: Server = createServer((socket: Socket) => {

@@ -116,7 +116,7 @@ export class Call {
 export class Link {
   readonly id: number;
   readonly socket: Socket;
-  /** The HTTP versions of requests that are no fault. */
+  /** The HTTP versions that a request may have. Any other version is a fault. */
   readonly version: RegExp;
   readonly closed: Promise<void>;
   isClosed = false;

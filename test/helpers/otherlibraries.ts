@@ -26,7 +26,7 @@ function readMembers(file: string, head: RegExp): string[] {
     else if (/^[})\]]$/.test(text)) {
       if (--depth === 0 && text === "}") return names;
     } else if (depth === 1) {
-      // A name begins a line. `(?!\s*=>)` leaves out the type of a function that continues on the next line.
+      // A name begins a line or follows `;`. A colon follows it, or, after a method's name, the bracket at which `text` ends.
       for (const [, name = ""] of text.matchAll(
         /(?:^|[;\n])\s*(?:readonly )?(\w+)(?=\??\s*(?::|$))/g,
       )) {

@@ -47,7 +47,7 @@ export function startProgram(
   child.stdout.setEncoding("utf8").on("data", take);
   child.stderr.setEncoding("utf8").on("data", take);
   child.on("exit", (status) => (code = status));
-  // Wait for `close` as well, because the last output may arrive after the exit.
+  // `printed` fails only after `close`, because the last output may arrive after the exit.
   let isClosed = false;
   child.on("close", () => (isClosed = true));
   const ended = (limit = 60_000): Promise<void> =>

@@ -1,6 +1,6 @@
 /** Starts servers on Bun, for hosts and benchmarks. It runs in Bun without Node's modules. */
 
-/** The options of `Bun.serve` that `export default createProxy(…)` sets: the handler, limits and error handling. */
+/** A handler for `Bun.serve`. A proxy is one: it has further options of `Bun.serve`, which `serveBun` passes on. */
 export interface BunHandler {
   fetch(
     request: Request,

@@ -28,7 +28,7 @@ export class Upstream {
   faults: string[] = [];
   readonly #server: Server;
 
-  /** @param options whether requests of HTTP/1.0 are no fault */
+  /** @param options whether HTTP/1.0 requests are accepted; by default, each is a fault */
   constructor({ acceptsHttp10 = false }: { acceptsHttp10?: boolean } = {}) {
     const version = acceptsHttp10 ? /^1\.[01]$/ : /^1\.1$/;
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) =>

@@ -13,7 +13,10 @@ export class TestUpstreams implements AsyncDisposable {
   #held: ServerResponse[] = [];
   readonly #servers: Server[] = [];
 
-  /** @param addresses the address of each server; if the addresses differ, all servers listen on the same port */
+  /**
+   * @param addresses the address of each server. Servers on different addresses use the same port; a repeated address gets a
+   * free port.
+   */
   async start(addresses: readonly string[]): Promise<void> {
     for (const [index, address] of addresses.entries()) {
       const server = createServer((req, res) => {

@@ -1,12 +1,12 @@
 /** Functions that wait for a condition, so that tests need not sleep for a fixed time. */
 
-/** The time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
+/** The default time limit in milliseconds, long enough for a loaded machine. Only a failing test waits this long. */
 export const patience: number = 30_000;
 
 /** Returns the longest time limit in milliseconds that `within` and `until` apply. */
 let longest = (): number => Infinity;
 
-/** Makes `within` and `until` shorten all longer time limits to the one that a function returns. */
+/** Makes `within` and `until` shorten all longer time limits to the one that `limit` returns. */
 export function shortenTo(limit: () => number): void {
   longest = limit;
 }

@@ -134,7 +134,9 @@ function isFramed(headers: Header[]): boolean {
   return headers.some(([name]) => /^(?:content-length|transfer-encoding)$/i.test(name));
 }
 
-/** Returns the exact bytes of a request. Host and Content-Length are added only if `headers` lacks them. */
+/**
+ * Returns the exact bytes of a request. Adds Host if `headers` lacks it, and Content-Length if `headers` does not frame `body`.
+ */
 export function request(
   method: string,
   target: string,

@@ -103,7 +103,7 @@ test("the folders in CONTRIBUTING.md's map exist, and the map contains each fold
   const text = readFileSync(join(root, "CONTRIBUTING.md"), "utf8");
   const named = Array.from(text.matchAll(/^\| `([\w/]+)\/`/gm), ([, folder = ""]) => folder);
   const folders = new Set(files.map((file) => dirname(file)));
-  // The map need not name the folder of a runtime, because the folder belongs to that runtime's entry.
+  // A runtime's folder needs no row of its own, because the row of `runtimes/` covers it.
   const own = [...folders].filter((folder) => runtimeOf(folder) === undefined);
   expect(own.filter((folder) => !named.includes(folder))).toEqual([]);
   for (const folder of named) expect(globSync(`${folder}/*`, { cwd: root })).not.toEqual([]);

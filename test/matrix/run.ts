@@ -102,7 +102,9 @@ function startsCommand(path: string): boolean {
   return code.includes('"./_command.ts"') && !code.includes('"command/main.ts"');
 }
 
-/** The tests of the command, `--workers` included, which Vitest starts on the other version, and those of its permissions. */
+/**
+ * The tests of the command, `--workers` included, which start the command on the other version, and those of its permissions.
+ */
 const COMMAND_TESTS = readdirSync(join(root, "test/command"))
   .filter((name) => name.endsWith(".test.ts") && !name.endsWith(".node.test.ts"))
   .map((name) => `test/command/${name}`)

@@ -242,7 +242,7 @@ function gapTable(): string {
   ]);
 }
 
-/** The paths of the pages that have generated blocks: README and those in docs/, relative to the project. */
+/** The paths of README and of all pages in docs/, relative to the project. Any of them may have generated blocks. */
 export const pages: readonly string[] = [
   "README.md",
   ...globSync("docs/*.md", { cwd: root }).toSorted(),

@@ -132,7 +132,7 @@ describe("the contestants of the benchmarks", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes the validation, and a client whose request fails gets an error or an end",
+    "$title passes the validation, and answers a request that its upstream drops with an error, or closes its connection",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await freePort();

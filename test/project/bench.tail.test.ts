@@ -138,7 +138,7 @@ describe("the report of the benchmark", () => {
   };
   const text = toTailDocument(summarizeTail(report));
 
-  test("a ratio compares only neighbouring rounds of two contestants", () => {
+  test("a ratio compares two contestants only within the same round", () => {
     // The machine is ten times slower in the second round.
     expect(compareRounds(withP99([1, 10, 1]), withP99([2, 20, 2]), "p99")).toEqual([0.5, 0]);
   });

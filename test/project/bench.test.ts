@@ -110,7 +110,7 @@ describe("the flags of a benchmark", () => {
 });
 
 describe("the figures of a run", () => {
-  test("median, spread and ratios are right: a ratio compares neighbouring rounds", () => {
+  test("median, spread and ratios are right: a ratio compares two contestants within the same round", () => {
     expect([median([3, 1, 2]), median([1, 2, 3, 4])]).toEqual([2, 2.5]);
     expect([spread([5, 5, 5]), spread([1, 5, 2, 4, 3]), spread([9, 1, 3])]).toEqual([0, 1, 2]);
     expect(spread([5])).toBeNaN();

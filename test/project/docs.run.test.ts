@@ -146,7 +146,7 @@ test("quickstart: a proxy with options that do not change is mounted in h3 and i
   expect(upstream.calls.at(-1)?.get("x-app")).toBe("shop");
 });
 
-/** Serves one of the examples that change bodies, and returns the URL that gets the changed body. */
+/** For each example that changes bodies, a function that serves it, and resolves to the URL of the changed body. */
 const BODY_EXAMPLES: Readonly<Record<string, () => Promise<string>>> = {
   "docs/bodies.md: Changing bodies": async () => {
     const { default: proxy } = await importBlock<{ default: NodeProxy }>(
@@ -467,7 +467,7 @@ test("redirects: the first proxy follows a redirect, and `redirectTargets` of th
   expect((await byPredicate.fetch(request())).status).toBe(302);
 });
 
-test("redirects: a status in `statusCodes` causes a second attempt, and a proxy without retries makes none", async () => {
+test("redirects: a status in `statusCodes` causes further attempts, and a proxy without retries makes none", async () => {
   await importBlock("docs/redirects.md: Redirects and second attempts (2)");
   let count = 0;
   upstream.script = (call) => call.reply(++count % 3 === 0 ? 200 : 503);
@@ -526,7 +526,7 @@ test("security: X-Forwarded-For of a peer in the list is trusted", async () => {
   expect(upstream.calls.at(-1)?.all("x-forwarded-for")).toEqual(["203.0.113.7, 127.0.0.1"]);
 });
 
-test("targets: a URL, a URL with TLS options, and a function work", async () => {
+test("targets: a URL, a URL with TLS options, and a function are accepted", async () => {
   await importBlock("docs/targets.md: Targets", {
     "https://api.example": upstream.url,
     "https://10.0.0.5": "https://127.0.0.1:1",

@@ -560,7 +560,7 @@ describe("the installed package", () => {
       npm_config_cache: join(folder, "cache"),
       npm_config_update_notifier: "false",
     };
-    // The machine's npm settings may cause this warning.
+    // If npm's setting `nodedir` is in the environment, npm prints a warning about it.
     for (const name of Object.keys(env)) if (/^npm_config_nodedir$/i.test(name)) delete env[name];
     const { stdout, stderr } = await execute("npm", ["install", ...flags], { cwd: folder, env });
     expect(stdout.trim()).toMatch(/^added \d+ packages in \S+$/);

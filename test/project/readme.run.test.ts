@@ -25,7 +25,7 @@ const EXAMPLES: readonly [place: string, name: string, path: string][] = [
 
 const examples = EXAMPLES.map(([place, name, path]) => ({ name, path, code: readBlock(place) }));
 
-/** Starts a file on a port, on Node unless another program is named here. */
+/** For each program other than Node, a function that starts a file on a port. */
 const starts: Record<string, (file: string, port: string) => Program> = {
   bun: (file, port) => startProgram("bun", ["run", file], { PORT: port }),
   deno: (file, port) =>

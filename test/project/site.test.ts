@@ -40,7 +40,7 @@ test("each link of a document to a file of the project leads to a page", () => {
   expect(links.filter(({ page }) => !pages.has(page))).toEqual([]);
 });
 
-// VitePress reads such a tag as the start of an HTML element, even within code that continues on the next line.
+// VitePress reads a tag at the start of a line as an HTML element, even within code that began on the line before.
 test("no line of a document begins with an HTML tag", () => {
   const begins = listed.flatMap((document) => {
     const prose = readProjectFile(document).replaceAll(/^```[\s\S]*?^```$/gm, "");

@@ -1,4 +1,6 @@
-/** The plan of a session, which is one connection of a client. The seed determines all of it. */
+/**
+ * The plan of a session: exchanges of one client on one connection or, after its close, on a new one. The seed determines it.
+ */
 import type { SetupName } from "../hosts/_setups.ts";
 
 export type How = "FIN" | "RST";

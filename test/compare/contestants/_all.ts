@@ -1,4 +1,7 @@
-/** The registry of the contestants. None imports the package of a proxy, so that one that is missing fails alone. */
+/**
+ * The registry of the contestants. No contestant's module imports the package of its proxy, so a missing package fails only
+ * this contestant.
+ */
 import type { Contestant } from "../contestant.ts";
 import { caddy } from "./caddy.ts";
 import { go } from "./go.ts";

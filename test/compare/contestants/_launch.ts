@@ -11,7 +11,7 @@ export const root: string = join(import.meta.dirname, "../../..");
 /** The folder of programs that are compiled here. */
 export const CACHE: string = join(root, "node_modules/.cache/compare");
 
-/** What hardens a contestant, by label: a setting in its own form, and the effect. */
+/** The hardenings of a contestant, by label: a setting in the contestant's own syntax, and its effect. */
 export type Hardenings<Setting> = Readonly<
   Record<string, readonly [setting: Setting, effect: string]>
 >;

@@ -6,7 +6,7 @@ import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
 import { CACHE, effectsOf, type Hardenings, launch, versionOf } from "./_launch.ts";
 
-/** Debian 12 has only 2.6, of 2022. */
+/** The version of Caddy that is compiled here, because Debian 12 has only 2.6, of 2022. */
 const VERSION = "v2.11.9";
 
 /** Options of the servers, and subdirectives of `reverse_proxy`. */

@@ -1,4 +1,4 @@
-/** The contestants from npm. Each is a program on Node, as its README shows it; those that the benchmarks measure are theirs. */
+/** The contestants from npm. Each is a program on Node, as its README shows it. Some are programs of the benchmarks. */
 import { join } from "node:path";
 import { findPort } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";

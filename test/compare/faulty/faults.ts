@@ -6,7 +6,7 @@ import { listen } from "../../helpers/serve.ts";
 import type { Contestant } from "../contestant.ts";
 import type { RowName } from "../rows.ts";
 
-/** Changes bytes that pass a relay together, as latin1. */
+/** Changes the bytes of a chunk that passes a relay, decoded as latin1. */
 type Change = (text: string) => string;
 
 interface Fault {
@@ -109,7 +109,7 @@ const CHUNKED = /^transfer-encoding: chunked\r\n(?:.+\r\n)*\r\n./im;
 /** The last chunk and the trailer section. */
 const WHOLE = /^0(?:;.*)?\r\n(?:.+\r\n)*\r\n/m;
 
-/** Passes bytes on, changed. */
+/** Applies a change to each chunk, and the `holds` and `adds` of a fault. */
 class Changed extends Transform {
   readonly #change: Change;
   readonly #fault: Pick<Fault, "holds" | "adds">;
@@ -139,13 +139,13 @@ class Changed extends Transform {
   }
 }
 
-/** Passes bytes from one socket to another, and then its end or its reset. */
+/** Passes the bytes of a socket to another one, and then the first socket's end or reset. */
 function pass(from: Socket, to: Socket, by?: Transform): void {
   from.on("error", () => {}).on("close", (isBroken) => isBroken && to.resetAndDestroy());
   (by ? from.pipe(by) : from).pipe(to);
 }
 
-/** Serves a relay to a port. */
+/** Creates a server that relays each connection to a port. */
 function relay(port: number, join: (inner: Socket, outer: Socket) => void): Server {
   return createServer({ allowHalfOpen: true, noDelay: true }, (outer) => {
     join(connect({ port, host: "127.0.0.1", allowHalfOpen: true, noDelay: true }), outer);

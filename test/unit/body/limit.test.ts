@@ -109,7 +109,7 @@ describe("limitBody", () => {
     expect(await errorOf(() => text(body))).toEqual(tooLarge);
   });
 
-  test("passes on the sink's backpressure, memory mode and releases of chunks", async () => {
+  test("passes on the sink's backpressure", async () => {
     const { body } = await limited(4, { body: streamOf(["ab", "cd"]) });
     const sink = new FakeSink("returned");
     sink.hasRoom = false;
@@ -122,7 +122,7 @@ describe("limitBody", () => {
     expect(sink.log.filter((entry) => entry !== "flush")).toEqual(["ab", "cd", "end"]);
   });
 
-  test("passes the sink's memory mode to the source, and tells the source when the sink has drained", async () => {
+  test("passes the sink's memory mode and its drain to the source, and the releases of chunks to the sink", async () => {
     for (const memory of ["owned", "borrowed", "returned"] as const) {
       const { body, given } = await byHand(9);
       const sink = new FakeSink(memory);

@@ -96,7 +96,7 @@ test("`stream` copies a pooled chunk, and releases it", async () => {
   expect(released).toEqual([pooled]);
 });
 
-/** Returns a body whose chunks are views of one ArrayBuffer, and these chunks. */
+/** Returns a body, and two chunks for it that are views of one ArrayBuffer. */
 function openShared(): { body: ResponseBody; first: Uint8Array; second: Uint8Array } {
   const read = bytes("head first second");
   const inlet = { pause() {}, resume() {}, cancel() {} };

@@ -187,7 +187,7 @@ test("a body that has arrived as a whole is kept without a copy, up to the limit
   expect([pushed.body.replay, pushed.body.isUntouched]).toEqual([undefined, false]);
 });
 
-test("memory is freed only of chunks that are not kept", () => {
+test("only the memory of chunks that are not kept is released", () => {
   const source = new StreamBody(streamOf([]));
   let given: Sink | undefined;
   source.pipeTo = async (sink) => void (given = sink);

@@ -43,7 +43,7 @@ test("`stream()` of a body throws when the body's `pipeTo` throws", () => {
   expect(() => throwing.stream()).toThrow("torn");
 });
 
-test("pipe uses a body's `feed` if it has one, and fails the sink with its exception", () => {
+test("`pipe` writes the bytes of a BytesBody to the sink, and ends it", () => {
   const sink = new FakeSink();
   pipe(new BytesBody(bytes("abc")), sink);
   expect(sink.log).toEqual(["abc", "end"]);

@@ -184,7 +184,7 @@ describe("sending a body again", () => {
   });
 });
 
-test("a chunk's memory that the sink has released is used for the next read of a byte stream", async () => {
+test("the memory of a chunk is used for the next read of a byte stream once the sink has released it", async () => {
   const pieces = ["abc", "def", "ghi"];
   const stream = new ReadableStream<Uint8Array>({
     type: "bytes",

@@ -10,7 +10,7 @@ import { cleanResponse } from "../../../src/response/clean.ts";
 import { bytes, fakeRequest, fakeResponse, fakeScope } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
-/** The fields that RFC 9110 §6.5.1 forbids in trailers, grouped by the reason that it gives. */
+/** Fields of the kinds that RFC 9110 §6.5.1 forbids in trailers. */
 const FORBIDDEN: Record<string, string[]> = {
   framing: ["transfer-encoding", "content-length", "Trailer", "connection", "TE", "upgrade"],
   routing: ["Host", "via", "forwarded", "X-Forwarded-For", "x_forwarded_proto", "x-real-ip"],
@@ -29,7 +29,7 @@ test.each(Object.entries(FORBIDDEN))("trailer fields for %s are dropped", (_, na
   }
 });
 
-test("trailer fields about the whole content are kept, with their duplicates", () => {
+test("all other trailer fields are kept, with their duplicates", () => {
   const list = [
     "Content-Digest",
     "a",

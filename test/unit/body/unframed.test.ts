@@ -176,7 +176,7 @@ describe("a body that fails", () => {
     await expect(measuring).rejects.toMatchObject({ code: "http_request_error", status: 400 });
   });
 
-  test("a body whose chunks are not bytes is reported as an internal error, and cancelled", async () => {
+  test("a body whose chunks are not bytes is refused with an error that names the fix, and cancelled", async () => {
     const cancel = vi.fn();
     const stream = new ReadableStream<unknown>({
       start: (controller) => controller.enqueue("text"),

@@ -146,7 +146,7 @@ describe("the path of a draft", () => {
   });
 
   test.each(["/a b", "a#b", "/a\r\nb: c"])(
-    "a hook that sets the path %j is refused, because it could reach another request",
+    "the path %j that a hook sets is refused, because an upstream could read it as another path or request",
     (path) => {
       expect(() => changed(fakeRequest(), (draft) => (draft.path = path))).toThrow(refused);
     },

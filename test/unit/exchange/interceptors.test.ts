@@ -193,7 +193,7 @@ describe("an exception of an interceptor", () => {
     expect(fail).toHaveBeenCalledExactlyOnceWith(proxyError("proxy_internal_error", 500));
   });
 
-  test("an exception rejects the call, although an exception of the transport becomes a response", async () => {
+  test("an exception of the transport itself reaches the interceptor as a ProxyError, and becomes a response", async () => {
     const log: string[] = [];
     const transport = new FakeTransport(async () => {
       throw new TypeError("a transport's own");

@@ -74,7 +74,7 @@ describe("the method and the body of a request that follows a redirect", () => {
     expect(hop?.body?.whole()).toBe(body);
   });
 
-  test("a redirect that would repeat a body that has been read is not followed", () => {
+  test("a redirect that would send a body again is not followed if the body was not kept", () => {
     const gone = { method: "POST", body: streamOf(["abc"]) };
     expect(next(307, "/next", gone)).toBeUndefined();
     expect(next(308, "/next", { ...gone, method: "PUT" })).toBeUndefined();

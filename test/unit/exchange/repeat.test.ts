@@ -71,7 +71,7 @@ test("a request is not sent again with `attempts: 0`, or if its body was read an
   );
 });
 
-test("a request whose new connection is closed before the response is sent again only to another upstream", () => {
+test("a request whose new connection closes without a response is sent again only to another upstream", () => {
   const request = { ...fakeRequest(), newConnection: true };
   expect(nextAttempt(request, "stale", "same", retryDefaults, 1)).toBeUndefined();
   expect(nextAttempt(request, "stale", "another", retryDefaults, 1)?.request.newConnection).toBe(

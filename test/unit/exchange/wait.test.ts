@@ -48,7 +48,7 @@ function failWith(code: ProxyErrorCode, cause?: unknown): () => never {
 }
 const refuse = failWith("connection_refused");
 const answer = (): ReturnType<typeof fakeResponse> => fakeResponse();
-/** A request without an answer ends when its exchange is aborted. */
+/** Does not answer: the request ends when its exchange is aborted. */
 const hang: FakeTransport["answer"] = (_, scope) =>
   new Promise((_resolve, fail) => scope.onAbort({ fail }));
 
@@ -239,7 +239,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("a client that disconnects at the moment when its request may be sent makes room for the next one", async () => {
+  test("if a client disconnects just when its request may be sent, the next waiting request is sent instead", async () => {
     const setup = setUp(refuse);
     const [gone, other] = [await setup.send({ path: "/gone" }), await setup.send()];
     setup.transport.hops.length = 0;
@@ -261,7 +261,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone);
   });
 
-  test("a client that disconnects during a look makes room for the next one", async () => {
+  test("if the client of a look disconnects, the next waiting request is sent immediately", async () => {
     const setup = setUp(refuse);
     const [gone, other] = [await setup.send(), await setup.send()];
     setup.transport.answer = hang;
@@ -331,7 +331,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, sent);
   });
 
-  test("`close` during a look: the request ends with the look", async () => {
+  test("`close` during a look: the request ends with the outcome of the look", async () => {
     const setup = setUp(refuse);
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -578,7 +578,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     throw new ProxyError("connection_terminated", { unprocessed: true });
   };
 
-  /** Reads each request's body, and then gives the next outcome. Returns this function, and the bodies that it has read. */
+  /** Returns an upstream that reads each request's body and then gives the next outcome, and the bodies that it has read. */
   function readThen(
     ...outcomes: (() => ReturnType<typeof fakeResponse>)[]
   ): [FakeTransport["answer"], string[]] {
@@ -679,7 +679,7 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     await expectIdle(setup, sent);
   });
 
-  test("keeps longer bodies of the methods in `retry`, up to `replayLimit`", async () => {
+  test("its body may be longer than 128 KiB if `retry` names its method", async () => {
     for (const [methods, length, status] of [
       [["POST"], 200_000, 200],
       [["GET"], 200_000, 502],
@@ -795,7 +795,7 @@ describe("a proxy to which the waiting requests of another one are moved", () =>
     expect([sent.status, after.transport.hops.length]).toEqual([undefined, 0]);
   });
 
-  test("does not get a request that may have been processed, or was redirected", async () => {
+  test("does not get a request that may have been processed, was redirected, or whose body the upstream has read", async () => {
     const broken = failWith("connection_terminated");
     const unprocessed = (): never => {
       throw new ProxyError("connection_terminated", { unprocessed: true });

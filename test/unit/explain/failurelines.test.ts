@@ -11,7 +11,7 @@ function failedAt(target: string, code: ProxyErrorCode = "connection_refused"): 
   return error;
 }
 
-/** Returns lines with a clock, and what they have printed since the last call of `take`. */
+/** Creates failure lines with a clock. `take` returns what they have printed since its last call. */
 function start(): { lines: FailureLines; clock: { now: number }; readonly take: () => string[] } {
   const printed: string[] = [];
   const clock = { now: 5 };

@@ -62,7 +62,7 @@ describe("the scope of an exchange over `fetch`", () => {
     },
   );
 
-  test("each chunk of an upload restarts the deadline", async () => {
+  test("each chunk of an upload restarts the time limit", async () => {
     const scope = fakeScope();
     const touch = vi.spyOn(scope, "touch");
     let touched = 0;

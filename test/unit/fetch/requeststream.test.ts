@@ -68,7 +68,7 @@ describe.each([
   ["anything", undefined, plainStream, LENGTH / 4000],
   ["anything", LENGTH, plainStream, LENGTH / 4000],
 ] as const)("an upload from a stream of %s with the length %s", (_, length, make, chunks) => {
-  test("is forwarded completely, in no more chunks than arrive", async () => {
+  test("is forwarded completely, in chunks as large as its source can deliver", async () => {
     const lengths: number[] = [];
     for await (const chunk of upload(make(), length).body) {
       expect(chunk.every((byte) => byte === 7)).toBe(true);

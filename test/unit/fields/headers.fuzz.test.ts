@@ -9,8 +9,8 @@ import { fakeRequest, fakeResponse } from "../../helpers/fakes.ts";
 const words = (text: string): string[] => text.split(" ");
 
 /**
- * The hop-by-hop fields of RFC 9110 §7.6.1 and related standards. It repeats the list of the source, so that the two
- * check each other.
+ * The hop-by-hop fields of RFC 9110 §7.6.1 and related standards. This list repeats the one in src/, so that the two check each
+ * other.
  */
 const HOP_BY_HOP = words(
   "connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings",
@@ -55,7 +55,7 @@ const lists = fc
     });
   });
 
-/** Returns the fields that must be forwarded according to RFC 9110. */
+/** Returns the fields that are neither in `endHere`, nor have one of the prefixes, nor are named in Connection. */
 function survivors(list: string[], endHere: string[], prefixes: string[]): string[] {
   const pairs = Array.from({ length: list.length / 2 }, (_, i) => list.slice(i * 2, i * 2 + 2));
   const gone = new Set(endHere);

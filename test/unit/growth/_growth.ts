@@ -7,11 +7,11 @@ import type { UpstreamRequest, UpstreamResponse } from "../../../src/transport/m
 const FACTOR = 8;
 /** The number of characters or header fields in the shorter input. */
 const SHORT = 2500;
-/** The highest ratio that passes as linear: linear time gives about 8, quadratic time about 64. */
+/** A ratio below this one passes as linear: linear time gives about 8, quadratic time about 64. */
 export const LINEAR = 24;
 /**
- * The time in milliseconds below which a measurement depends more on the clock and the garbage collector than on the
- * function.
+ * Milliseconds that are added to both times of a ratio. A shorter time depends more on the clock and the garbage collector than
+ * on the function.
  */
 const FLOOR = 0.02;
 /** The time in milliseconds for which a function is called repeatedly. */
@@ -62,7 +62,7 @@ export function growthOf(make: Sized): number {
   return cpuTimeOf(long) / cpuTimeOf(short);
 }
 
-/** Returns the error that a call throws, because refusing a text is measured as well as accepting it. */
+/** Returns the result of a call, or the error that it throws: refusing a text is measured as well as accepting it. */
 export function attempt(run: () => unknown): unknown {
   try {
     return run();

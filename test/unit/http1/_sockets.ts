@@ -193,7 +193,7 @@ export class FakeAttempt {
 /** A connector that connects when the test calls `succeed` or `fail`. */
 export class FakeConnector implements Connector {
   readonly attempts: FakeAttempt[] = [];
-  /** The pools whose names are looked up again. */
+  /** The pools whose host names are looked up in the background. */
   readonly users: Set<NameUser> = new Set();
 
   watch(_: Destination, user: NameUser): void {

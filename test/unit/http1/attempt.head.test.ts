@@ -9,7 +9,7 @@ import type { ProxyError } from "../../../src/error.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
 import { fakeRequest, type Given } from "../../helpers/fakes.ts";
 
-/** Memory with bytes of other data, which must not appear in a head. */
+/** A codec whose new memory contains other data, which must not appear in a head. */
 const usedMemory: Codec = {
   ...portableCodec,
   allocate: (length) => new Uint8Array(length).fill(0xee),

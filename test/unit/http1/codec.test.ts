@@ -19,7 +19,7 @@ describe.each(Object.entries({ portableCodec, bufferCodec }))("%s", (_, codec) =
   });
 
   test.each([
-    ["an Uint8Array", ALL],
+    ["a Uint8Array", ALL],
     ["a Buffer", Buffer.from(ALL)],
     ["a Buffer within other memory", Buffer.from([0, ...ALL, 0]).subarray(1, 257)],
   ])("decodes the whole and a part of %s", (__, bytes) => {

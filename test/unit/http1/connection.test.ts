@@ -6,7 +6,7 @@ import { settled } from "./_sockets.ts";
 const ok = "HTTP/1.1 200 OK\r\n";
 
 describe("backpressure of a connection", () => {
-  test("a writer continues when the socket drains", async () => {
+  test("a writer that waits for the drain continues when the socket drains", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     expect(bench.write("x")).toBe(false);
@@ -17,7 +17,7 @@ describe("backpressure of a connection", () => {
     expect(waits.map((isDrained) => isDrained())).toEqual([true, true]);
   });
 
-  test("a writer continues when the socket is closed", async () => {
+  test("a writer that waits for the drain stops waiting when the socket is closed", async () => {
     const bench = new ConnectionBench();
     bench.socket.hasRoom = false;
     bench.write("x");
@@ -44,7 +44,7 @@ describe("backpressure of a connection", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read keeps the memory of the read if that holds nothing else and the socket permits it", () => {
+  test("the last chunk of a read keeps the read's memory if this holds nothing else and the socket permits it", () => {
     const read = Buffer.from(responses, "latin1");
     for (const [isAlone, mayKeep] of [[true], [false], [true, false]] as const) {
       const bench = new ConnectionBench();
@@ -146,7 +146,7 @@ describe("silence on a connection", () => {
     expect(new ConnectionBench({ timeout: 50 }).socket.timeout).toBe(50);
   });
 
-  test("the owner of the connection is told, and the timer of the socket restarts", async () => {
+  test("silence calls `onSilence` of the connection's owner, and the timer of the socket restarts", async () => {
     const bench = new ConnectionBench({ timeout: 50 });
     bench.socket.timeout = 0;
     bench.socket.beSilent();

@@ -134,7 +134,6 @@ describe("the framing of a response", () => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
     // Bytes after the response do not answer a request, so the connection must not be reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });
-    // Without its last byte, the response is incomplete.
     const less = parse(piecesOf(text.slice(0, -1)), { closed: true });
     expect(less).toMatchObject({ end: "open", error: "incomplete" });
   });

@@ -96,7 +96,7 @@ describe("a removed request", () => {
     const gone = Array.from("bcd", (name) => new WeakRef(items[name] as Item));
     for (const name of "cbd") queue.remove(items[name] as Item);
     for (const name of Object.keys(items)) delete items[name];
-    // A WeakRef keeps its target alive until the present turn of the event loop ends.
+    // A WeakRef keeps its target alive until the current turn of the event loop ends.
     await pause(1);
     collect();
     expect(gone.map((each) => each.deref())).toEqual([undefined, undefined, undefined]);

@@ -81,7 +81,7 @@ test("an attempt that is not refused within 50 ms no longer holds up the other r
   expect(bench.connector.attempts).toHaveLength(4);
 });
 
-test("a waiting request whose client leaves makes no attempt", async () => {
+test("a waiting request whose client disconnects makes no attempt", async () => {
   const { bench, sent } = await startRefused();
   sent[1]?.leave();
   await settled();

@@ -152,7 +152,7 @@ describe("a body that does not end as announced", () => {
   });
 
   test.each([undefined, 5])(
-    "that breaks off fails the request, and nothing more is written (Content-Length: %s)",
+    "a body that breaks off fails the request, and nothing more is written (Content-Length: %s)",
     (length) => {
       const { connection, writer, fail } = open(length);
       writer.write(bytes("abc"));
@@ -198,7 +198,7 @@ describe("backpressure", () => {
     await vi.waitFor(() => expect(onDrain).toHaveBeenCalledOnce());
   });
 
-  test("each written chunk restarts the deadline of the exchange", () => {
+  test("each written chunk restarts the time limit of the exchange", () => {
     const { writer, touch } = open();
     writer.write(bytes("a"));
     writer.write(bytes("b"));
@@ -215,7 +215,7 @@ describe("a chunk's memory", () => {
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is released after sending, unless other code sees the chunk: %s", (_, size) => {
+  ])("is released after sending, with an error if the transport may not release it: %s", (_, size) => {
     for (const may of [true, false]) {
       const mayRelease = vi.fn(() => may);
       const { connection, writer } = open(undefined, { mayRelease });

@@ -67,7 +67,7 @@ const SAMPLES: Record<KindName, Samples> = {
   },
 };
 
-/** Values that are refused by every kind of option that the command line cannot express, such as functions. */
+/** Values that every kind of option without a command-line form, such as a function, refuses. */
 const UNEXPRESSED = [5, Number.NaN, "no such text", [null], new Map(), null];
 
 /** Returns values that a kind refuses. */
@@ -114,7 +114,7 @@ export function goodTexts(kind: Kind<never>): (readonly [text: string, value: un
 export function badTexts({ parts, name, choices }: Kind<never>): string[] {
   if (choices !== undefined) return ["no such text"];
   if (name !== undefined) return [...SAMPLES[name].badTexts];
-  // Use the wrong texts of the first alternative that has some: a text accepts almost anything, and a switch has no value.
+  // Use the first alternative that is neither a text, which accepts almost anything, nor a switch, which needs no value.
   const others = (parts ?? []).filter((part) => part.name !== "switch" && part.name !== "text");
   return others.slice(0, 1).flatMap(badTexts);
 }

@@ -114,7 +114,7 @@ const WRONG: Partial<Record<keyof ProxyOptions, Wrong[]>> = {
     [[503], /use false, or an object such as/],
     [[], /use false, or an object such as/],
     [new Map([["attempts", 2]]), /use false, or an object such as/],
-    // Names that every object inherits, here as own properties. Only JSON.parse can create an own `__proto__`.
+    // Names that every object inherits, here as own properties. `JSON.parse` creates even `__proto__` as an own property.
     [JSON.parse('{ "__proto__": { "attempts": 9 } }'), /__proto__: there is no such option/],
     [{ constructor: 5 }, /constructor: there is no such option/],
     [{ toString: 5 }, /toString: there is no such option/],

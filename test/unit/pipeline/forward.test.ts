@@ -224,7 +224,7 @@ describe("the path of a request", () => {
     expect(hop).toMatchObject({ path: expected, upstream: { host: "up.test:4000" } });
   });
 
-  test("a pathRewrite that returns something other than a path rejects the call, and the error names the option", async () => {
+  test("a pathRewrite that returns neither text nor undefined rejects the call, and the error names the option", async () => {
     const options = { pathRewrite: () => 1 as never };
     await expect(run({ path: "/a" }, { options })).rejects.toThrow(/bad option `pathRewrite`/);
   });

@@ -19,7 +19,7 @@ async function fieldsOf(
 const chain = ["X-Forwarded-For", "6.6.6.6, 203.0.113.7, 10.0.0.2", "X-Forwarded-Proto", "https"];
 const trustProxy = ["10.0.0.0/8"];
 
-test("the addresses before the client are removed from a trusted chain, and the peer is appended", async () => {
+test("addresses to the left of the client's are removed from a trusted chain, and the peer is appended", async () => {
   const fields = await fieldsOf({ headers: chain, address: "10.0.0.3" }, { trustProxy });
   expect(fields["X-Forwarded-For"]).toBe("203.0.113.7, 10.0.0.2, 10.0.0.3");
   expect(fields).toMatchObject({ "X-Forwarded-Proto": "https", "X-Forwarded-Port": "443" });
@@ -54,7 +54,7 @@ describe("a peer of unknown address", () => {
   });
 });
 
-test("with xfwd: false, the addresses before the client are still removed from a trusted chain, and nothing is appended", async () => {
+test("with xfwd: false, addresses to the left of the client's are removed from a trusted chain, and none is added", async () => {
   const headers = [...chain, "Forwarded", "for=6.6.6.6, for=203.0.113.7", "X_Forwarded_For", "1"];
   const options = { trustProxy, xfwd: false };
   expect(await fieldsOf({ headers, address: "10.0.0.3" }, options)).toEqual({
@@ -64,7 +64,7 @@ test("with xfwd: false, the addresses before the client are still removed from a
   });
 });
 
-test("forwardHeaders forwards a trusted Forwarded, without the addresses before the client", async () => {
+test("forwardHeaders forwards a trusted Forwarded, without the elements to the left of the client's", async () => {
   const headers = ["Forwarded", "for=6.6.6.6, for=203.0.113.7"];
   const options = { trustProxy, forwardHeaders: ["forwarded"] };
   const fields = await fieldsOf({ headers, address: "10.0.0.3" }, options);

@@ -64,7 +64,7 @@ describe("on every runtime, a prefix that h3 has removed is added to redirects, 
     ["/x", "/x", new H3().all("/**", ({ req }) => redirecting().fetch(req)), "/login"],
     ["/a/b", "/a/b", new H3().all("/a/:name", ({ req }) => redirecting().fetch(req)), "/login"],
   ])(
-    "for a request for %s of which the upstream gets the path %s",
+    "for a request for %s, which reaches the upstream with the path %s",
     async (path, asked, app, location) => {
       const { headers } = await app.request(path);
       expect([headers.get("asked"), headers.get("location")]).toEqual([asked, location]);

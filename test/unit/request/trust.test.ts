@@ -103,7 +103,7 @@ describe("ranges", () => {
     expect(checkRange(network)).toBeUndefined();
   });
 
-  test("an empty list contains no address, and an invalid address is in no range", () => {
+  test("an empty list contains no address, and an unknown address is in no range", () => {
     expect(trusts([], "127.0.0.1")).toBe(false);
     expect(trusts(["0.0.0.0/0", "::/0"], undefined)).toBe(false);
   });

@@ -168,7 +168,7 @@ describe("fuzzed cookies", () => {
     .tuple(fc.constantFrom("Secure", "expires", "x-domain", "Max-Age"), fc.oneof(text, quoted))
     .map(([name, each]) => `${name}=${each}`);
 
-  /** Generates an attribute, and whether it must be rewritten. */
+  /** Generates an attribute in parts. Its `name` is empty if the attribute must not change. */
   const attribute = fc.oneof(
     fc.tuple(space, ours, space, space, value, space).map(([a, name, b, c, each, d]) => ({
       before: `${a}${name}${b}=${c}`,

@@ -6,7 +6,7 @@ import { TARGET } from "../../helpers/fakes.ts";
 describe("an app", () => {
   const fetch = (): Response => new Response();
 
-  test("has its own authority", () => {
+  test("without a `url` has the authority app.invalid", () => {
     const app = { fetch };
     expect(parseTarget(app)).toEqual({
       origin: "http://app.invalid",

@@ -138,7 +138,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("a2 b1");
   });
 
-  test("inOrder returns all requests in the order of their turns, also if each is removed meanwhile", () => {
+  test("inOrder yields the requests of one address after those of another, even if each is removed when it is yielded", () => {
     const bound = new Bound("a1 a2 a3");
     bound.add("a4 b1 c1 b2");
     const names: string[] = [];

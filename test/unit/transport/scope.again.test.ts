@@ -82,7 +82,7 @@ describe("the scope of a further attempt", () => {
     expect(scope.error).toBeUndefined();
   });
 
-  test("aborting the scope does not abort the previous attempt, which has ended", () => {
+  test("the end of the scope does not abort the previous attempt, which has ended", () => {
     const { scope, fail } = startScope(1_000);
     scope.end();
     scope.again().end();

@@ -152,7 +152,7 @@ describe("a client whose listener is added later", () => {
   });
 
   test.each([0, 1_000])(
-    "begins to listen earlier if `listenNow` is called (timeout: %d ms)",
+    "gets its listener from `listenNow`, and keeps no timer in the end (timeout: %d ms)",
     (timeout) => {
       const client = new FakeClient();
       client.listenAfter = 20;

@@ -495,7 +495,7 @@ describe("attempts at upstreams", () => {
     expect((await ask(post)).status).toBe(200);
   });
 
-  test("each attempt has the Host of its own upstream, and Location is rewritten by the upstream that answers", async () => {
+  test("each attempt has the Host of its own upstream, and Location is rewritten for the upstream that answers", async () => {
     const { ask, sent } = setUp(
       async ({ upstream }) => {
         if (upstream.host === "a.test") throw new ProxyError("connection_refused");

@@ -39,7 +39,7 @@ test("the credit that requests add decays also at a steady rate of requests, wit
     clock.now++;
     budget.deposit();
   }
-  // A steady rate of 1,000 requests a second, after one time constant: 1,000 × (1 − 1/e).
+  // The credit of 1,000 requests a second approaches 1,000. After one time constant, it is 1,000 × (1 − 1/e).
   expect(drain(budget)).toBe(632);
 });
 

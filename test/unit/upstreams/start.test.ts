@@ -7,7 +7,7 @@ import { FakeTransport } from "../../helpers/fakes.ts";
 
 const request = (): Request => new Request("http://proxy.test/");
 
-/** A target that records its calls of `start` and `close`. */
+/** Creates a target that records the calls of its `start` and `close`. */
 function record(): { target: Upstreams; calls: string[]; transports: Transport[] } {
   const calls: string[] = [];
   const transports: Transport[] = [];

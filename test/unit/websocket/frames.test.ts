@@ -302,7 +302,7 @@ describe("violations of the WebSocket protocol", () => {
     },
   );
 
-  test("the close codes that may be sent are those of RFC 6455 §7.4", () => {
+  test("the close codes that may be sent are the registered ones up to 1014, and 3000 to 4999 (RFC 6455 §7.4)", () => {
     rfc("6455-7.4.1-reserved-codes");
     const sendable = Array.from({ length: 6000 }, (_, code) => code).filter(isCloseCode);
     expect(sendable.slice(0, 12)).toEqual([

@@ -1,4 +1,4 @@
-// Go's ReverseProxy, as the example of its documentation.
+// Go's ReverseProxy, as in the example of its documentation.
 package main
 
 import (

@@ -1,4 +1,4 @@
-/** express-http-proxy, as the example of its README. */
+/** express-http-proxy, as in the example of its README. */
 import { createRequire } from "node:module";
 import express, { type Handler } from "express";
 import { options, start, target } from "../../../../bench/contestants/_start.ts";

@@ -1,4 +1,4 @@
-/** Remix's fetch-proxy on its node-fetch-server, as the examples of their READMEs. */
+/** Remix's fetch-proxy on its node-fetch-server, as in the examples of their READMEs. */
 import { createFetchProxy } from "@remix-run/fetch-proxy";
 import { createRequestListener } from "@remix-run/node-fetch-server";
 import { options, start, target } from "../../../../bench/contestants/_start.ts";
