@@ -1,6 +1,6 @@
 /** Explains what to write instead of an option of another library, or of an option in the wrong place. */
 
-/** Groups of names that are not options, separated by spaces, each with what to write instead. */
+/** Names that are not options, in groups, each with what to write instead. Spaces separate the names of a group. */
 export type ForeignNames = readonly (readonly [names: string, fix: string])[];
 
 /**

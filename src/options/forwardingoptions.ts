@@ -44,7 +44,8 @@ export interface ForwardingOptions {
    * if it is unknown. `context` is the value that the server passed to the proxy's `fetch`.
    *
    * A value that is not a single address counts as unknown. An address taken from a field that clients can send may be
-   * forged. `trustProxy` tests the returned address only where the runtime does not know the peer's address.
+   * forged. For the forwarding fields, `trustProxy` tests the returned address only where the runtime does not know the
+   * peer's address.
    * @example (request) => request.headers.get("cf-connecting-ip") ?? undefined
    */
   clientAddress?: (request: Request, context: Context) => string | undefined;

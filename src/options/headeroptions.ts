@@ -9,13 +9,13 @@ export interface HeaderOptions {
    * The client's own fields with these names never reach the upstream, not even where the value is `null`. The same holds
    * for aliases, in which another character, such as `_`, replaces a `-`. This option takes precedence over all others
    * except `onRequest`. Hop-by-hop fields and those of the message framing are refused; for `Host`, use the option `host`.
-   * `undefined` is refused, because it is mostly a missing environment variable, and without the field of the proxy, the
-   * upstream would get the client's.
+   * `undefined` is refused: it mostly comes from a missing environment variable, and if it were ignored, the upstream would
+   * get the client's field.
    * @example { authorization: "Bearer …", cookie: null }
    */
   headers?: Readonly<Record<string, string | null>>;
   /**
-   * Names of fields to drop from the request, including those that the proxy adds.
+   * Names of fields to drop from the request, including the forwarding fields and the `Via` that the proxy adds.
    *
    * This option takes precedence over `forwardHeaders`, and `headers` takes precedence over this option. A field that
    * `onRequest` sets for some requests only, such as the name of a user, must be in this list, because a client could
@@ -55,7 +55,7 @@ export interface HeaderOptions {
    * without it; `[]` ignores every `Upgrade`.
    *
    * The upstream must speak these protocols or refuse them: the bytes that the client sends after a 101 are neither parsed
-   * nor limited. If the server does not hand over upgrades (on Node: `proxy.attach(server)`), the client gets 501.
+   * nor limited. If the server does not hand over upgrades, the client gets 501; on Node, call `proxy.attach(server)`.
    * @default ["websocket"]
    * @example ["websocket", "tcp"]
    * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.8

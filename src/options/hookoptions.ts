@@ -24,7 +24,8 @@ export interface RequestDraft {
   headers: Headers;
   /**
    * The body to send instead of the request's own body: `undefined` keeps the request's own body, and `null` sends no
-   * body. A stream that ends within a few milliseconds is sent with its length, any other stream with the chunked coding.
+   * body. A short stream that ends within a few milliseconds of its first chunk is sent with its length, any other stream
+   * without (in HTTP/1.1 with the chunked coding).
    */
   body: string | Uint8Array | ReadableStream<Uint8Array> | null | undefined;
 }

@@ -7,7 +7,8 @@ import type { Send } from "../transport/scope.ts";
 /** Another upstream that gets copies of requests: what `mirrorTo` of `fetchway/mirror` returns. */
 export interface Mirror {
   /**
-   * Returns the function that copies the requests of one proxy. It returns the request to send in place of the given one.
+   * Returns the function that copies the requests of one proxy. For each request, that function returns the request to send
+   * instead.
    * @param send sends a request through the transport
    * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
    * @throws TypeError if the transport cannot reach the mirror
@@ -31,7 +32,7 @@ export interface MirrorOptions {
    * The client does not wait for a copy, and does not notice its failure: a copy is sent when the request has been sent with
    * its whole body, and at most 100 copies run at the same time; further requests are not copied then. A copy ends after
    * `timeout`, or after 60 s if that is `0`. It has the method, the path, the header fields (with cookies and credentials)
-   * and the body that the target gets, after `onRequest`. It passes no interceptors, is not repeated, and follows no
+   * and the body that the target gets, after `onRequest`. It passes through no interceptors, is sent only once, and follows no
    * redirects; upgrades are not copied. On Workers, a copy is lost when the response is over, unless `fetch` of a proxy gets
    * the Worker's third argument, or `waitUntil` is set.
    * @example mirrorTo({ target: "http://127.0.0.1:4001", sample: 0.1 })

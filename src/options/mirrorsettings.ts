@@ -21,8 +21,8 @@ export interface MirrorSettings {
 const ORIGIN = 'use an origin such as "http://127.0.0.1:4001"';
 
 /**
- * Returns the error message for the target of a mirror; undefined if the target is valid. For an object, it is the message of
- * `parseTarget`, which names the wrong option of the object.
+ * Returns the error message for the target of a mirror; undefined if the target is valid. If `parseTarget` refuses an object,
+ * the result is its message, which names the wrong option of the object.
  */
 function checkOrigin(value: unknown): string | undefined {
   try {

@@ -10,11 +10,11 @@ export interface RequestTimings {
    * for a connection; undefined where the transport does not report it.
    */
   readonly queue: number | undefined;
-  /** The time to establish the connection of the last attempt; undefined for a connection that was reused. */
+  /** The time to establish the last attempt's connection; undefined if the connection was reused, or the time is unknown. */
   readonly connect: number | undefined;
-  /** The time until the response headers of the upstream arrived; undefined if none arrived. */
+  /** The time from the client's request to the upstream's response headers; undefined if none arrived. */
   readonly firstByte: number | undefined;
-  /** The time until the end of the response, or of the tunnel. */
+  /** The time from the client's request to the end of the response, or of the tunnel. */
   readonly total: number;
 }
 
@@ -28,7 +28,7 @@ export interface RequestEnd {
   readonly route: string | undefined;
   /** The authority that the client has named, such as `shop.example:8080`. */
   readonly authority: string;
-  /** The IP address of the client; undefined where the server does not expose it. */
+  /** The IP address of the client, or of another proxy that has sent the request; undefined where the server hides it. */
   readonly clientAddress: string | undefined;
   /**
    * The origin of the upstream of the last attempt, such as `http://127.0.0.1:4000` or `unix:/run/app.sock`; undefined if
@@ -54,8 +54,8 @@ export interface RequestEnd {
   /** The `traceparent` that the last attempt sent: the client's, or one that `startTrace` has made. */
   readonly traceparent: string | undefined;
   /**
-   * The number of bytes of the request body that the last attempt sent; for a tunnel, the number of bytes from the
-   * client.
+   * The number of bytes of the request body that the last attempt sent; for a tunnel, the number of bytes from the client.
+   * Where the runtime passes the bytes on by itself, the announced length of the body; undefined if there is none.
    */
   readonly bytesIn: number | undefined;
   /**
@@ -100,8 +100,8 @@ export interface ObservationOptions {
   route?: string;
   /**
    * Adds the upstream's times to `Server-Timing` of its responses, after the upstream's own, in milliseconds:
-   * `upstream-queue` (the wait for a connection), `upstream-connect` (a new connection only) and `upstream-first-byte` (until
-   * the response headers arrived). Browsers show them in their network panel.
+   * `upstream-queue` (the wait for a place at the upstream, and for a connection), `upstream-connect` (a new connection only)
+   * and `upstream-first-byte` (until the response headers arrived). Browsers show them in their network panel.
    *
    * Every client can read the times. A time that the runtime's client does not report is left out. An error response of the
    * proxy has none.

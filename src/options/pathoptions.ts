@@ -6,7 +6,8 @@ export interface PathOptions {
   /**
    * Removes a prefix from the path, before the target's base path is prepended.
    *
-   * A path that does not begin with the prefix is not changed. `pathRewrite` is applied after this option.
+   * The prefix matches whole segments only: `/api` does not match `/apis`. Other paths are not changed. `pathRewrite` is
+   * applied after this option.
    * @example "/api"
    */
   stripPrefix?: string;

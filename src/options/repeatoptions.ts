@@ -101,14 +101,14 @@ export interface RepeatOptions {
    * with `Retry-After`. No request waits by default, or with `0`.
    *
    * Requests with any method wait, because no byte of them was sent, and their bodies stay unread. To find out whether the
-   * upstream is back, the proxy sends one request at a time, after pauses of 50 to 250 ms; the others follow gradually when the
+   * upstream is back, the proxy sends one more request after each pause of 50 to 250 ms; the others follow gradually when the
    * upstream is back. At most 1,024 requests wait for one upstream. If there are more, the client address with the most gets
    * 503 for its newest request. `timeout` is paused during the wait, and refused attempts do not count for `retry`.
    *
    * If the upstream's name cannot be found, requests wait only if the name is that of a fixed `target` of `createProxy`, or of
-   * `balance`, and only if the name servers do not answer, or the upstream has answered before. A request that `retry` may send
-   * again is also sent once more after its connection broke. A request that an HTTP/2 upstream has not processed is sent again
-   * until more than 128 KiB of its body were read. These bytes are kept for that, and the rest of the body waits.
+   * `balance`, and only if the name servers do not answer, or the upstream has answered before. A request whose connection
+   * broke is also sent again, if `retry` allows it. A request that an HTTP/2 upstream has not processed is sent again until
+   * more than 128 KiB of its body were read. These bytes are kept for that, and the rest of the body waits.
    *
    * The wait ends when the client disconnects. Node does not notice that while a large body is unread, and Deno does not while
    * any body is unread; the request then waits until its time is over. The option is refused on Workers and in

@@ -64,7 +64,7 @@ const FINISH: readonly Step[] = [cleanReceived, makeResponse, callOnResponse, co
 
 /**
  * Forwards one request. A network failure becomes a response. The promise rejects only in two cases: for misuse, with a
- * TypeError that names the fix; and if a hook throws and `onError` returns no response, with the exception of the hook. The
+ * TypeError that names the fix; and with the exception of a function of the app, if `onError` returns no response for it. The
  * framework then reports that exception like any other exception of the app.
  */
 export function forward(
@@ -407,8 +407,8 @@ function answerMaxForwards({ incoming, respond }: Exchange): ReturnType<Step> {
 }
 
 /**
- * Waits a moment for the end of a body of unknown length, because the body may be empty, or short enough to be sent with
- * its length.
+ * Waits for the first chunk of a body of unknown length, and then a moment for its end, because the body may be empty, or
+ * short enough to be sent with its length.
  */
 function measureBody(exchange: Exchange): ReturnType<Step> {
   const measuring = exchange.request?.body?.measure?.();

@@ -104,8 +104,8 @@ interface Element {
 
 const TOKEN_PATTERN = "[!#$%&'*+.^`|~\\w-]+";
 /**
- * Matches at most one parameter, and the separator after it. It takes linear time, because no two parts of the pattern
- * can begin with the same character.
+ * Matches at most one parameter, and the separator after it. The match takes linear time, because at each position, the next
+ * character decides which part of the pattern applies.
  */
 const PARAMETER = new RegExp(
   `[ \\t]*(?:(${TOKEN_PATTERN})=(?:(${TOKEN_PATTERN})|"((?:[^"\\\\]|\\\\.)*)")[ \\t]*)?([;,]|$)`,

@@ -35,7 +35,7 @@ export interface Incoming extends Client {
   readonly headers: HeaderList;
   /** Details of the upstream request that only one runtime needs. */
   readonly hints?: Hints;
-  /** The IP address of the client, where it is known. */
+  /** The IP address of the client's connection, where it is known. */
   readonly address: string | undefined;
   /** The body; `null` for none. After a call of its `measure`, the result of that call replaces it. */
   body: BodySource | null;

@@ -113,7 +113,7 @@ export function toUpstreamRequest(
     if (options.startTrace) startTrace(headers);
   }
 
-  // The message framing follows the actual body, not the client's fields (RFC 9112 §6.3).
+  // `Content-Length: 0` means no body. Without a body, the client's length is not passed on (RFC 9112 §6.3).
   let body = head.contentLength === 0 ? null : incoming.body;
   const isGet = method === "GET" || method === "HEAD";
   // TRACE has no content (RFC 9110 §9.3.8).
@@ -193,7 +193,7 @@ export function cleanRequestHeaders(
     }
     switch (name.length) {
       case 2:
-        // `te` is the only field of this length that is dropped. Its value is a list (RFC 9110 §10.1.4).
+        // By default, `te` is the only dropped field of this length. Its value is a list (RFC 9110 §10.1.4).
         if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
         break;
       case 4:
@@ -264,7 +264,7 @@ export interface ClientFacts {
   readonly address: string | undefined;
   /** Whether the scheme is `https`. */
   readonly secure: boolean;
-  /** The value of the client's `Host`. */
+  /** The client's `Host`, or the authority of the requested URL. */
   readonly host: string | undefined;
   /** The name of this proxy. */
   readonly by?: string | undefined;
@@ -276,8 +276,8 @@ export type ForwardedStyle = "x-forwarded" | "forwarded" | "none";
 /**
  * Adds the forwarding fields to a list, in place.
  *
- * @param inbound whether `headers` may hold forwarding fields already, because the client is trusted or an option forwards
- * them: this proxy then appends to these fields; otherwise it writes new ones
+ * @param inbound whether `headers` may hold forwarding fields already, because the peer is trusted or an option forwards
+ * them: this proxy then appends to `Forwarded` or `X-Forwarded-For`, and keeps the other fields
  * @see https://www.rfc-editor.org/rfc/rfc7239
  */
 export function addForwarded(

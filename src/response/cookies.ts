@@ -20,8 +20,8 @@ const PREFIXED = /^[ \t]*__(?:host|http|secure)-/i;
 const ATTRIBUTE_END = /^"?[ \t]*$/;
 
 /**
- * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. It changes only the values of
- * the attributes `Domain` and `Path`, removes the attributes that `SECURE` matches, and changes no other byte.
+ * Compiles the options for cookies into a function that rewrites a `Set-Cookie` value. The function replaces the values of the
+ * attributes `Domain` and `Path`, or removes these attributes and those that `SECURE` matches. It changes no other byte.
  * @param secure whether cookies keep the attributes that `SECURE` matches
  * @returns undefined if no option asks for a rewrite
  * @see https://www.rfc-editor.org/rfc/rfc6265#section-5.2

@@ -62,8 +62,8 @@ export function compileLocationRewrite(
 }
 
 /**
- * Returns the prefix of the proxy's paths: the mount, then the prefix that `stripPrefix` removes. The option
- * `stripPrefix` may already contain the mount, for requests that do not pass through the mount, such as WebSockets.
+ * Returns the prefix of the proxy's paths: the mount, then the prefix that `stripPrefix` removes. The option `stripPrefix`
+ * may repeat the mount, or its end, for requests that do not pass through the mount, such as WebSockets.
  */
 function joinPrefix(mount: string | undefined, prefix: string): string {
   if (mount === undefined || mount === "") return prefix;
@@ -106,7 +106,8 @@ function replacePrefix(
 const REFERENCE = /^(?:(https?:)?[/\\]{2,}([^/\\?#]+))?([/\\][^?#]*)?([?#].*)?$/is;
 
 /**
- * Converts a reference to a URL of the target into one for clients of the proxy: removes the target's base path and query.
+ * Converts a reference to a URL of the target into one for clients of the proxy: replaces the target's base path by `prefix`,
+ * and removes the target's query.
  *
  * The result has no authority, because an authority could be the upstream's name, or a `Host` that a client has
  * invented. The only exception is a reference that names the `Host` of the request with another scheme.

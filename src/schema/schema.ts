@@ -27,7 +27,7 @@ export type KindName =
 /** A kind of value. The compiler refuses a schema in which the kind of an option does not cover the option's type. */
 export interface Kind<in T> {
   readonly check: Check;
-  /** The name; undefined for kinds that one flag cannot express: functions, objects, and kinds with `parts`. */
+  /** The name; undefined for a kind that one flag cannot express, such as a function, an object, or one with `parts`. */
   readonly name?: KindName | undefined;
   /** Alternative kinds: the value must be of one of them. */
   readonly parts?: readonly Kind<never>[];
@@ -115,7 +115,8 @@ export function findWrong(
 
 /**
  * Checks that every option exists and has a value of the right kind.
- * @param explain explains names that are not options; without it, or if it returns undefined, the error has the nearest name
+ * @param explain explains names that are not options; without it, or if it returns undefined, the error suggests the nearest
+ * option, or lists all options if none is near
  * @throws TypeError that names the option and the fix
  */
 export function assertOptions(options: object, table: Table, explain?: Explain): void {

@@ -99,8 +99,8 @@ function parseRange(text: string): Range | undefined {
 }
 
 /**
- * Parses an IP address as strictly as `inet_pton`. It refuses a text such as `010.0.0.1`, which other parsers read as
- * another address.
+ * Parses an IP address, with or without a zone, as strictly as `inet_pton`: it refuses a text such as `010.0.0.1`, which
+ * other parsers read as another address.
  */
 export function parseIPAddress(text: string): Address | undefined {
   const zoneAt = text.indexOf("%");

@@ -37,7 +37,7 @@ export function isApp(target: unknown): target is FetchTarget {
  * `"url" in env.SERVICE` is true, and `typeof env.SERVICE.url` is `"function"`. So this function ignores an inherited
  * function, and refuses only own properties.
  *
- * @returns the app's own `url`, which is not checked
+ * @returns the app's `url`, which is not checked, or the default
  * @throws TypeError if the app has its own property `socketPath` or `tls`
  */
 export function urlOf(app: FetchTarget): string | URL {

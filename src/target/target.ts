@@ -11,7 +11,7 @@ import { copyOptions, isPlain, isUnchanged } from "./sameoptions.ts";
  * options of `tls.connect` are passed on as well, and any other name is refused.
  */
 export interface TlsOptions {
-  /** The certificate authorities to trust instead of the system's, in PEM. */
+  /** The certificate authorities to trust instead of the runtime's, in PEM. */
   ca?: string | string[];
   /** The client certificate, in PEM. */
   cert?: string;

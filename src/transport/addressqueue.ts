@@ -23,9 +23,9 @@ const MAX_CHECK_INTERVAL = 500;
  * are served in the order of their arrival. An address that has more than its share of the places comes after the others, so
  * that its many requests cannot keep the others waiting; while no other address waits, it gets all places.
  *
- * The queue begins to count the places of each address when requests of several addresses wait, or when requests of one address
- * still wait at a check. It stops when a check finds no waiting request. So a request that finds a free place costs nothing
- * here. The queue counts requests instead of connections, so that a client gains nothing by HTTP/2.
+ * The queue begins to count the places of each address when requests of several addresses wait, or (unless `minRate` is 0) when
+ * requests of one address still wait at a check. It stops when a check finds no waiting request. So a request that finds a free
+ * place costs nothing here. The queue counts requests instead of connections, so that a client gains nothing by HTTP/2.
  */
 export class AddressQueue<T extends Waiting> {
   /** The number of waiting requests; read only. A field instead of a getter, because each response reads it. */

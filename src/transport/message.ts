@@ -13,8 +13,8 @@ export interface Hints {
 }
 
 /**
- * One request to one upstream. The value is immutable. Each step takes a request and returns a new one, and a redirect
- * makes a new request from the request that was redirected.
+ * One request to one upstream. A step that changes it, such as an interceptor, passes on a changed copy, and a redirect makes
+ * a new request from the request that was redirected.
  */
 export interface UpstreamRequest {
   /** The upstream that the request goes to. */

@@ -48,7 +48,7 @@ export interface Client {
 
 /** The part of a transport's attempt that the scope calls to stop the attempt. */
 export interface AbortTarget {
-  /** Stops the attempt with this reason. Called at most once. */
+  /** Stops the attempt with this reason. A further call, after the attempt has ended, must do nothing. */
   fail(error: ProxyError): void;
   /**
    * @internal Returns the error to use if a time limit passes and the upstream is not at fault; undefined for the usual
@@ -290,7 +290,7 @@ export class Scope implements Listener {
     return this.#next === undefined ? this.#isEnded : this.#next.isEnded;
   }
 
-  /** Whether the response headers have arrived, in this attempt or a later one. */
+  /** Whether the response headers of the last attempt have arrived. */
   get hasHeaders(): boolean {
     return this.#next?.hasHeaders ?? this.#lastRequestChunkAt !== undefined;
   }
@@ -308,8 +308,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Pauses or resumes the time limit. It is paused while the exchange waits for the client: to read the response body, or
-   * to receive the responses to its earlier requests.
+   * Pauses or resumes the time limit. It is paused while the exchange waits for the client (to read the response body, or to
+   * receive the responses to its earlier requests), and while it waits for its upstream to come back (`wait`).
    * @param reader the reader of the response body; the limit is not paused before the reader has begun to read
    */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void {

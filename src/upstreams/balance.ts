@@ -99,7 +99,7 @@ const MAX_PICKS = 3;
 
 /** Several upstreams as one target, which can be changed while it is in use. */
 export class Balancer implements Upstreams, Group {
-  /** The number of requests that were sent to all upstreams and are not over. */
+  /** The sum of `active` of all upstreams. */
   active = 0;
   /** A number that changes when upstreams are added or removed, or their weights are set. */
   version = 0;
@@ -114,7 +114,7 @@ export class Balancer implements Upstreams, Group {
   /** The cookie that keeps clients at their upstream, if the policy asks for one. */
   readonly #cookie: StickyCookie | undefined;
   readonly #onStateChange: BalanceOptions["onStateChange"];
-  /** The number of requests that may wait for each upstream. */
+  /** The maximum number of requests that wait for each upstream. */
   readonly #maxQueue: number;
   readonly #chance: Chance;
   readonly #outliers: OutlierDetector | undefined;

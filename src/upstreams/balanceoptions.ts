@@ -57,8 +57,8 @@ export interface BalanceOptions {
    */
   policy?: PolicyName | Policy;
   /**
-   * The cookie of the policy `"sticky"`. Unless its `secret` is set, the cookie is not valid after a restart or in another
-   * process.
+   * The cookie of the policy `"sticky"`, and of `consistentHash` with its option `sticky`. Unless `secret` is set, the cookie
+   * is not valid after a restart or in another process.
    * @example { name: "route", secret: process.env.STICKY_SECRET }
    */
   cookie?: CookieOptions;
@@ -82,8 +82,8 @@ export interface BalanceOptions {
   maxRequests?: number;
   /**
    * The maximum number of requests that wait for each working upstream while all of them have `maxRequests`; further
-   * requests get 503. With three upstreams, three times as many wait, in one queue: each goes to the first upstream with a
-   * free place.
+   * requests get 503. With three upstreams, three times as many wait, in one queue: each request goes to the first upstream
+   * that has a free place.
    *
    * The addresses of clients take turns. If the queue is full, the newest request of the address with the most waiting
    * requests gets 503, not a request of an address with fewer.
@@ -113,7 +113,7 @@ export interface BalanceOptions {
    * requests to all of these upstreams have the name in `Host` and in TLS. A lookup that fails changes nothing.
    *
    * By default, a name is one upstream, whose connections are spread over the addresses, and which is ejected as a whole.
-   * Workers, and transports other than Fetchway's own, refuse the option.
+   * Workers, and transports without the method `resolve`, refuse the option.
    * @default false
    * @example { interval: 5000 }
    */

@@ -44,9 +44,9 @@ export function byCookie(name: string): HashKey {
 export interface HashOptions {
   /**
    * Whether a request goes to the upstream of its key even if that upstream has many requests, for upstreams that keep
-   * sessions in memory. The request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each
-   * upstream. One popular key can then overload an upstream. A request still goes to another one if its own is ejected,
-   * down or removed.
+   * sessions in memory. While the upstream has `maxRequests`, the request waits; at most `maxQueue` requests wait for each
+   * upstream. One popular key can then overload an upstream. A request still goes to another upstream if its own is ejected,
+   * down or removed, or if too many requests wait for it.
    *
    * A client that sends a request without a key stays with the upstream that answers it, by the same cookie as with the
    * policy `sticky`. Otherwise, the key that the app then gives the client would in most cases lead to another upstream.
@@ -68,8 +68,8 @@ const hashSchema: Schema<HashOptions> = {
 
 /**
  * Sends requests with the same key to the same upstream. If upstreams are added or removed, few keys move to another
- * upstream. An upstream with more than 1.25 times the average load is skipped: the lookup continues at a pseudo-random
- * entry instead of the next one, so that no single neighbour takes all of its load.
+ * upstream. Without `sticky`, an upstream with more than 1.25 times the average load is skipped: the lookup continues at a
+ * pseudo-random entry instead of the next one, so that no single neighbour takes all of its load.
  * @see https://research.google/pubs/maglev-a-fast-and-reliable-software-network-load-balancer/
  * @see https://arxiv.org/abs/1908.08762
  */
@@ -123,8 +123,8 @@ class Lookup {
       this.#version = group.version;
     }
     if (this.#list === members) return;
-    // Compute the values of a list only when it is passed a second time. A list from which tried upstreams were left out is
-    // passed only once.
+    // Unless the upstreams have changed, compute the values of a list only when it is passed a second time. A list from which
+    // tried upstreams were left out is passed only once.
     if (!isChanged && this.#other !== members) {
       this.#other = members;
       return;
@@ -170,7 +170,7 @@ function buildTable(members: readonly Member[]): Int32Array {
   }
 }
 
-/** Returns a hash of 32 bits: FNV-1a, with its bits mixed so that the hashes of similar texts differ in all bits. */
+/** Returns a hash of 32 bits: FNV-1a, with its bits mixed so that the hashes of similar texts differ in about half of them. */
 export function hash(text: string, seed: number): number {
   let value = 0x811c9dc5 ^ Math.imul(seed + 1, 0x9e3779b1);
   for (let i = 0; i < text.length; i++) {

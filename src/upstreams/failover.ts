@@ -389,7 +389,8 @@ function sendLeased(
 ): Promise<UpstreamResponse> {
   const left = lease.options.retry.attempts;
   if (lease.use()) return new LeasedAttempt(next, request, lease, left).send(scope);
-  // An interceptor has sent the request a second time. The second request needs its own place.
+  // The lease has no place left: an interceptor has sent the request a second time, or the request has waited (`wait`). So pick
+  // an upstream again.
   return lease.pickAgain(scope).then((own) => {
     own.use();
     const again = { ...request, upstream: own.upstream };
@@ -434,7 +435,7 @@ class LeasedAttempt {
   /** Whether the upstream of this attempt may differ from the one that was picked first. */
   readonly #isElsewhere: boolean;
   readonly #startedAt = performance.now();
-  /** The query for another upstream, after `attemptTimeout`. The retry was taken from the budget before it was made. */
+  /** The query for another upstream, after `attemptTimeout`. It is made once a retry was taken from the budget. */
   #nextQuery: PickRequest | undefined;
   /** The lease of the next attempt, which replaces this attempt after `attemptTimeout`. */
   #nextLease: UpstreamLease | undefined;
@@ -456,7 +457,7 @@ class LeasedAttempt {
     this.#isElsewhere = isElsewhere;
   }
 
-  /** Sends the request; if the attempt fails, sends the request to another upstream. */
+  /** Sends the request; if the attempt fails, sends the request again, to the same upstream or to another one. */
   send(scope: Scope): Promise<UpstreamResponse> {
     scope.lease = this.#lease;
     const { attemptTimeout, handsBodiesThrough } = this.#lease.options;
@@ -609,7 +610,10 @@ class LeasedAttempt {
     scope.failAttempt(attemptTooLong(limit));
   }
 
-  /** Returns the request with a body that records whether all of it was sent. A body in memory counts as sent. */
+  /**
+   * Returns the request with a body that records whether all of it was sent. A body in memory counts as sent, and a stream that
+   * the runtime moves as unsent.
+   */
   #watchUpload(handsBodiesThrough: boolean): UpstreamRequest {
     const request = this.#request;
     if (request.body === null || request.body.replay !== undefined) return request;

@@ -18,7 +18,7 @@ export interface CheckOptions {
    */
   interval?: number;
   /**
-   * Milliseconds to wait for the whole response.
+   * Milliseconds to wait for the response headers, and for the text in the body if `body` is set.
    * @default 5000
    */
   timeout?: number;
@@ -127,7 +127,7 @@ export class HealthChecks {
     const timer = this.#timers.get(checked);
     const { timeout = 5_000 } = this.#options;
     const { ejection } = checked;
-    // The scope's own deadline would end when the response headers arrive, but this time limit includes the body.
+    // The scope's own deadline would end when the response headers arrive, but this time limit includes the search in the body.
     const scope = new Scope({ listen() {}, unlisten() {} }, 0, 0);
     this.#running.add(scope);
     const deadline = new Deadline(timeout, () => scope.abort(checkTimeout(timeout)));

@@ -13,7 +13,7 @@ export interface ResolveOptions {
   interval?: number;
 }
 
-/** Milliseconds after which a host name is looked up again, as long as no lookup has found an address for it. */
+/** Milliseconds after which a host name without any address is looked up again, unless `interval` is shorter. */
 const FIRST_RETRY = 1_000;
 
 /** A host name, and the upstreams that it stands for. */

@@ -83,9 +83,9 @@ export class BalancedMember implements Member, Checked {
   }
 
   /**
-   * Whether the upstream takes no further request at present. After an ejection, it gets one request as a probe, and no
-   * other request until the probe is answered. Requests and tunnels from before the ejection do not count. A client can
-   * delay the answer by sending its body slowly, so another request becomes the probe after `PROBE_TIMEOUT`.
+   * Whether the upstream takes no further request at present, because it is full or half-open. A half-open upstream gets one
+   * request as a probe, and no other request until the probe is answered. A client can delay the answer by sending its body
+   * slowly, so another request becomes the probe after `PROBE_TIMEOUT`.
    */
   get isBusy(): boolean {
     if (this.isFull) return true;

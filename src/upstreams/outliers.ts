@@ -9,8 +9,8 @@ import type { Result } from "./upstreams.ts";
  */
 export interface OutlierOptions {
   /**
-   * The number of successive failures after which an upstream is ejected. Responses with 5xx and attempts without a
-   * response are failures.
+   * The number of successive failures after which an upstream is ejected. Responses with 5xx, responses that break off, and
+   * attempts without a response are failures.
    * @default 5
    */
   consecutiveFailures?: number;
@@ -49,7 +49,10 @@ export const outlierDefaults: Required<OutlierOptions> = {
 /** An upstream is ejected if at least this percentage of its requests in one interval has failed. */
 const MAX_FAILURES = 85;
 const MIN_REQUESTS_FOR_PERCENTAGE = 50;
-/** An upstream is ejected if its success rate is more than this many standard deviations below the mean of all upstreams. */
+/**
+ * An upstream is ejected if its success rate is more than this many standard deviations below the mean. Only upstreams with
+ * `MIN_REQUESTS_FOR_RATE` requests in the interval are compared, and only if there are at least `MIN_HOSTS_FOR_RATE` of them.
+ */
 const MAX_DEVIATION = 1.9;
 const MIN_REQUESTS_FOR_RATE = 100;
 const MIN_HOSTS_FOR_RATE = 5;
@@ -85,8 +88,8 @@ export class Health {
   }
 
   /**
-   * Ends an ejection. From now on, the upstream gets its share gradually. The count of its successive failures stays, so
-   * that one more failure ejects the upstream again, unless a request succeeds first.
+   * Ends an ejection. From now on, the upstream gets its share gradually. The count of its successive failures stays: if it
+   * has reached `consecutiveFailures`, one more failure ejects the upstream again, unless a request succeeds first.
    */
   comeBack(now: number): void {
     this.ejectedUntil = 0;

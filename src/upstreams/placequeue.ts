@@ -19,7 +19,7 @@ export class Busy {
 /** The result of a pick that has to wait for a free place at any upstream. */
 export const ANY_BUSY: Busy = new Busy();
 
-/** Takes a place for an attempt; returns undefined if no upstream can take it, now or later. */
+/** Takes a place for an attempt. Returns a `Busy` if the attempt has to wait; undefined if no upstream can take it. */
 type TakePlace = (
   request: PickRequest,
   tried: readonly TargetAddress[],
@@ -93,7 +93,7 @@ export class PlaceQueue {
 
   // ── the places ──
 
-  /** Records that an attempt has a place. If upstreams have no limit, no request waits, and no place is recorded. */
+  /** Records that an attempt has a place. Without `maxRequests`, requests wait only for a probe, and nothing is recorded. */
   take(request: PickRequest): void {
     if (this.#limits.maxRequests === Infinity || request.claim === undefined) return;
     const place = new TakenPlace(request.claim);

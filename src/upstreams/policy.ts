@@ -22,7 +22,7 @@ export interface Member {
 export interface Group {
   /** All upstreams. */
   readonly members: readonly Member[];
-  /** The number of requests that were sent to all upstreams and are not over. */
+  /** The sum of `active` of all upstreams. */
   readonly active: number;
   /** A number that changes when upstreams are added or removed, or their weights are set. */
   readonly version: number;
@@ -57,7 +57,7 @@ export interface Policy {
    * requests.
    */
   keepsClient?(request: PickRequest): boolean;
-  /** Called with the milliseconds that an upstream needed until its response headers arrived. */
+  /** Called for each response with a status below 500, with the milliseconds until its headers arrived. */
   observe?(member: Member, latency: number): void;
 }
 

@@ -18,9 +18,9 @@ const schema: Schema<StickyOptions> = { next: { kind: next } };
  * Keeps each client at the upstream that has answered it first, by a cookie that the proxy sets, for apps that keep
  * sessions in memory. The option `cookie` of `balance` sets the name and the secret of the cookie.
  *
- * A request waits while its upstream has `maxRequests`, up to `maxQueue` requests for each upstream. If the upstream is
- * ejected, down or removed, or too many requests wait for it, the client gets another upstream, and the cookie of that
- * upstream.
+ * While the client's upstream has `maxRequests`, the request waits; at most `maxQueue` requests wait for each upstream. If the
+ * upstream is ejected, down or removed, or too many requests wait for it, the client gets another upstream, and the cookie of
+ * that upstream.
  */
 export function sticky(options: StickyOptions = {}): Policy {
   assertOptions(options, schema);

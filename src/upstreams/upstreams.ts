@@ -34,7 +34,7 @@ export interface PickRequest {
   readonly path: string;
   /** The header fields, as the client sent them. */
   readonly headers: HeaderList;
-  /** The IP address of the client, where it is known. */
+  /** The IP address of the client's connection, where it is known. */
   readonly clientAddress: string | undefined;
   /** Whether the client has disconnected, or a deadline has passed, while the request waits for an upstream. */
   readonly isAborted?: boolean;
@@ -135,7 +135,7 @@ export interface Upstreams {
   readonly choose: Choose;
   /**
    * Returns the target for an attempt, or a promise if the attempt has to wait. Returns undefined if no upstream can take the
-   * attempt; the client then gets 503.
+   * attempt; after a first attempt, the client then gets 503.
    * @param tried the targets that earlier attempts of the same request were sent to
    */
   pick(

@@ -83,7 +83,7 @@ class Content {
   }
 }
 
-/** Reads frames from chunks, which may be cut anywhere, and joins fragments to messages. */
+/** Reads frames from chunks, whose borders may be anywhere, and joins fragments into messages. */
 export class FrameReader {
   readonly #handler: FrameHandler;
   readonly #maxMessage: number;

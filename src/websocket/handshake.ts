@@ -66,8 +66,7 @@ export function takeOverHandshake(headers: HeaderList): void {
  * Checks that a 101 response answers a handshake (RFC 6455 §4.1).
  * @param answer the header fields of the 101 response
  * @param handshake the header fields of the handshake request that the upstream got
- * @throws ProxyError 502 if `Sec-WebSocket-Accept` does not match the key, or the upstream has chosen an extension or a
- * subprotocol that was not offered
+ * @throws ProxyError 502 if `Sec-WebSocket-Accept` does not match the key, or as `checkChoices` does
  */
 export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Promise<void> {
   checkChoices(answer, handshake);
@@ -79,7 +78,8 @@ export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Pr
 /**
  * Makes those checks of `checkAnswer` that need no key, because a runtime's own client does not show the key of its
  * handshake.
- * @throws ProxyError 502 for a repeated field, and for an extension or a subprotocol that was not offered
+ * @throws ProxyError 502 for a repeated `Sec-WebSocket-Accept`, for an extension if none was offered, and for a subprotocol
+ * that was not offered
  */
 export function checkChoices(answer: HeaderList, handshake: HeaderList): void {
   // Some runtimes join repeated fields with commas. A value in Base64 contains no comma.
