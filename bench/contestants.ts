@@ -165,6 +165,23 @@ export const crowded: readonly Contestant[] = [
   reference("nginx", "nginx with its defaults", defaultNginxCommand),
 ];
 
+/** The contestants that `overload` overloads; `unbounded` is the command with a fixed number of connections. */
+export const overloaded: readonly Contestant[] = [
+  ...crowded.slice(0, 1),
+  ...crowded
+    .slice(0, 1)
+    .map((each) =>
+      variantOf(
+        each,
+        { name: "unbounded", title: "Fetchway, --max-connections 16384" },
+        (command) => [...command, "--max-connections", "16384"],
+      ),
+    ),
+  reference("go", "Go ReverseProxy", ({ directory }) => goCommand(directory)),
+  reference("nginx", "nginx, one worker", nginxCommand),
+  reference("haproxy", "HAProxy", haproxyCommand),
+];
+
 /** The contestants that choose the less busy of two random upstreams, and retry a failed request once at another upstream. */
 export const balancing: readonly Contestant[] = [
   {

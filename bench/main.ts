@@ -5,6 +5,7 @@ import { cpu } from "./cpu/cpu.ts";
 import { fairness } from "./fairness/fairness.ts";
 import { type Bench, describeBench, readFlags } from "./flags.ts";
 import { options } from "./options/options.ts";
+import { overload } from "./overload/overload.ts";
 import { protocols } from "./protocols/protocols.ts";
 import { render } from "./render.ts";
 import { start } from "./start/start.ts";
@@ -20,6 +21,7 @@ export const benches: readonly Bench[] = [
   dead,
   fairness,
   options,
+  overload,
   protocols,
   start,
   check,

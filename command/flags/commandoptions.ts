@@ -271,7 +271,8 @@ export interface ClientLimits {
    * A WebSocket over HTTP/2 counts as one more connection; beyond the limit, it gets 503.
    *
    * `"auto"` is 16384, or about two thirds of the limit of open files (`ulimit -n`), if that is less: a quarter is for
-   * upstreams, and the rest for the process itself and for the connections that get 503.
+   * upstreams, and the rest for the process itself and for the connections that get 503. With `"auto"`, clients are also
+   * refused while the process is overloaded, on Linux without workers.
    * @default "auto"
    */
   maxConnections?: number | "auto";

@@ -9,6 +9,7 @@ import type {
 import { Server as NetServer, type Server, type Socket } from "node:net";
 import { endWhenLost } from "#fetchway/node";
 import { unmapAddress } from "#fetchway/requests";
+import type { Overload } from "./overload.ts";
 
 export interface ClientConnection {
   /** The socket that the server reads and writes: on a TLS connection, the TLS socket as soon as the handshake has ended. */
@@ -67,6 +68,8 @@ export interface ClientStats {
   readonly refused: number;
   /** Idle connections that were closed at a limit. */
   readonly evicted: number;
+  /** The number of overloaded processes, which refuse clients now and then. */
+  readonly overloaded: number;
   /** Requests that were ended because no more of their bodies arrived (`bodyTimeout`). */
   readonly slowBodies: number;
   /** Connections and HTTP/2 streams that were ended because the client did not read (`sendTimeout`). */
@@ -101,6 +104,8 @@ export class ClientConnections {
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
   /** The listening sockets: the servers themselves, and further sockets that pass their connections to a server. */
   readonly listeners: NetServer[] = [];
+  /** Refuses clients while the process is overloaded; undefined if it does not. */
+  overload: Overload | undefined;
   readonly #servers: Server[] = [];
   readonly #limits: ConnectionLimits;
   /** When the server stopped accepting connections, on the clock of `performance.now()`. */
@@ -237,6 +242,7 @@ export class ClientConnections {
     // turns of the event loop, Node accepts at least one connection from each listening socket. `close` of the HTTP server is
     // not called, because it closes idle connections immediately. The announcement comes last, because it makes clients open
     // new connections.
+    this.overload?.stop();
     await new Promise(setImmediate);
     await new Promise(setImmediate);
     for (const listener of this.listeners) NetServer.prototype.close.call(listener);
@@ -275,6 +281,26 @@ export class ClientConnections {
     for (const { session, idleSince } of this.all) if (idleSince <= latest) session?.close();
   }
 
+  /**
+   * Closes a share of the connections that are idle or wait for a response: idle ones first, and the others after their
+   * responses.
+   */
+  shed(share: number): void {
+    const waiting = [...this.running].filter(([res]) => !res.headersSent);
+    let count = Math.ceil(share * (this.#idle.size + waiting.length));
+    for (const connection of this.#idle) {
+      if (count-- <= 0) return;
+      this.counts.evicted++;
+      this.#remove(connection);
+      closeConnection(connection);
+    }
+    for (const [res, connection] of waiting) {
+      if (count-- <= 0) return;
+      closeAfter(res);
+      if (connection?.session?.closed === false) connection.session.close();
+    }
+  }
+
   /** Sets the client address of a connection, which a trusted peer has named. The connection now counts for that address. */
   nameClient(socket: Socket, address: string): void {
     const connection = this.#bySocket.get(socket);
@@ -306,6 +332,7 @@ export class ClientConnections {
   }
 
   #onConnection(socket: Socket, isSecure: boolean): void {
+    if (this.overload?.takes(socket)) return;
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#groupFor(address);
     const isFull = this.#isFull();
@@ -373,6 +400,11 @@ export class ClientConnections {
 
   #countRefused(reason: string): void {
     this.counts.refused++;
+    this.warn(reason);
+  }
+
+  /** Reports that connections are refused, at most once a minute. */
+  warn(reason: string): void {
     const now = performance.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET;
@@ -425,6 +457,7 @@ export class ClientConnections {
     const owner = "stream" in req ? req.stream.session : req.socket;
     const connection = owner && this.#bySocket.get(owner);
     this.running.set(res, connection);
+    this.overload?.observe();
     if (connection !== undefined) this.#beginRequest(connection);
     res.once("close", () => {
       this.running.delete(res);

@@ -96,9 +96,17 @@ export class ClientWatch {
 
   /** Returns the counters of the clients' connections. */
   stats(): ClientStats {
-    const { all, tunnels, counts } = this.#connections;
+    const { all, tunnels, counts, overload } = this.#connections;
     const { body, read } = this.counts;
-    return { connections: all.size, tunnels, ...counts, slowBodies: body, slowReaders: read };
+    const overloaded = overload?.isActive ? 1 : 0;
+    return {
+      connections: all.size,
+      tunnels,
+      ...counts,
+      overloaded,
+      slowBodies: body,
+      slowReaders: read,
+    };
   }
 
   stop(): void {

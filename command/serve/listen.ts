@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
-import type { Server as NetServer } from "node:net";
+import type { AddressInfo, Server as NetServer } from "node:net";
 import { type Proxy, ProxyError } from "#fetchway";
 import { quoteInput, defaultsOf } from "#fetchway/options";
 import { createTrust } from "#fetchway/requests";
@@ -24,8 +24,16 @@ import { answerRefusals, refuseEarly, type Report } from "../limits/ownanswers.t
 import { expectHeaders } from "../limits/proxyheader.ts";
 import { printWarning } from "../log/ownmessages.ts";
 import type { CertificateTexts } from "./certificate.ts";
-import { BACKLOG, canSharePort, claimPort, listenAlso } from "./listeners.ts";
-import { openOn, suggestHosts } from "./loopback.ts";
+import { Overload } from "../limits/overload.ts";
+import {
+  BACKLOG,
+  canSharePort,
+  claimPort,
+  closeListeners,
+  listenAlso,
+  reopenListeners,
+} from "./listeners.ts";
+import { nearHost, openOn, suggestHosts } from "./loopback.ts";
 import { loadServe } from "./permission.ts";
 import { acceptHttp2 } from "./priorknowledge.ts";
 import { createRedirect } from "./redirecthttp.ts";
@@ -246,7 +254,11 @@ async function openFront(
     if (isShared && node !== undefined) {
       // These sockets must set up connections as the server's own socket does.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
-      connections?.listeners.push(...(await listenAlso(node, host, countListeners(), options)));
+      const more = await listenAlso(node, host, countListeners(), options);
+      connections?.listeners.push(...more);
+      if (connections !== undefined && settings.limits?.maxConnections === "auto") {
+        connections.overload = watchOverload(connections, node, more);
+      }
     }
     if (redirectHttp !== undefined) {
       const answerPlain = createRedirect(new URL(server.url ?? "").port, report);
@@ -358,6 +370,30 @@ const LOOP = "or does a target lead back to this proxy? (--via detects it)";
 function reportRefusal(reason: string, workers: number | undefined): void {
   const share = workers === undefined ? "" : ` (each of ${workers} workers has its share of it)`;
   printWarning(`connections are refused: ${reason}${share}; ${LOOP}`);
+}
+
+/** The number of sockets that listen during an overload. To close and to open a socket takes as long as half a request. */
+const FEW_LISTENERS = 8;
+
+/** @param more the further listening sockets on the port of `server` */
+function watchOverload(
+  connections: ClientConnections,
+  server: NetServer,
+  more: readonly NetServer[],
+): Overload {
+  const { address: host, port } = server.address() as AddressInfo;
+  const listeners = [server, ...more];
+  return new Overload(nearHost(host), port, {
+    countRunning: () => connections.running.size,
+    shed: (share) => connections.shed(share),
+    close: () => closeListeners(listeners),
+    reopen: (all) =>
+      reopenListeners(all ? listeners : listeners.slice(0, FEW_LISTENERS), { host, port }),
+    report: () =>
+      connections.warn(
+        "the process is overloaded; use more processes (--workers), or --max-connections 16384",
+      ),
+  });
 }
 
 function countTunnels(proxy: Pick<Proxy, "stats">): number {

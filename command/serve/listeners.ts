@@ -6,7 +6,7 @@
  * a turn accepts up to 128 connections, and the system spreads the clients over the sockets (`SO_REUSEPORT`).
  */
 import { once } from "node:events";
-import { createServer, type Server, type ServerOpts } from "node:net";
+import { createServer, Server as NetServer, type Server, type ServerOpts } from "node:net";
 import process from "node:process";
 import { endPollingFor } from "./pollend.ts";
 
@@ -119,4 +119,31 @@ export async function listenAlso(
     for (const each of more) each.close();
     throw error;
   }
+}
+
+/** Closes listening sockets: the system refuses new connections, and resets those that have not been accepted yet. */
+export function closeListeners(listeners: readonly NetServer[]): void {
+  // `close` of an HTTP server would also close its idle connections.
+  for (const listener of listeners) NetServer.prototype.close.call(listener);
+}
+
+/**
+ * Opens those of the listening sockets that are closed. If another process has taken the port meanwhile, the attempts go on
+ * until it is free.
+ */
+export async function reopenListeners(
+  listeners: readonly NetServer[],
+  address: { readonly host: string; readonly port: number },
+): Promise<void> {
+  const opening = listeners.map(async (listener) => {
+    while (!listener.listening) {
+      try {
+        listener.listen({ ...address, reusePort: true, backlog: BACKLOG });
+        await once(listener, "listening");
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, CLAIM_RETRY_INTERVAL));
+      }
+    }
+  });
+  await Promise.all(opening);
 }

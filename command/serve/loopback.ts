@@ -30,6 +30,12 @@ export function nearOrigin(origin: string): string {
   return origin.replace("//0.0.0.0", `//${LOOPBACK}`).replace("//[::]", "//[::1]");
 }
 
+/** Returns the address at which this process reaches a server of its own that listens on an address. */
+export function nearHost(address: string): string {
+  if (address === "::") return "::1";
+  return address === "0.0.0.0" ? LOOPBACK : address;
+}
+
 /** Returns the hosts to suggest for `--host` instead of one on which no server can listen. */
 export function suggestHosts(failed: string): string {
   const [first, second] = [LOOPBACK, "0.0.0.0", "::"].filter((host) => host !== failed);

@@ -46,5 +46,7 @@ export function endPollingFor(server: EventEmitter, signals: Signals = process):
     until = now + DURATION;
     send(now);
   });
-  server.once("close", () => signals.off(SIGNAL, onSignal));
+  server.on("close", () => signals.off(SIGNAL, onSignal));
+  // A server that was closed because of an overload listens again.
+  server.on("listening", () => signals.off(SIGNAL, onSignal).on(SIGNAL, onSignal));
 }

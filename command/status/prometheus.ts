@@ -200,6 +200,12 @@ function renderClients({ clients }: Snapshot): string[] {
       [[{}, clients.evicted]],
     ),
     renderFamily(
+      "fetchway_overloaded_processes",
+      "gauge",
+      "Processes that refuse new clients now and then, because they are overloaded.",
+      [[{}, clients.overloaded]],
+    ),
+    renderFamily(
       "fetchway_slow_clients_total",
       "counter",
       "Requests and connections that ended because the client was too slow.",

@@ -24,7 +24,7 @@ export class WorkerTotals {
   keep({ pool, clients, cpu }: Totals): void {
     const ended: Totals = {
       pool: pool && endStats(pool),
-      clients: clients && { ...clients, connections: 0, tunnels: 0 },
+      clients: clients && { ...clients, connections: 0, tunnels: 0, overloaded: 0 },
       memory: 0,
       cpu,
     };

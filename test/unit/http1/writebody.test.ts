@@ -215,20 +215,23 @@ describe("a chunk's memory", () => {
   test.each([
     ["copied into one write", 5],
     ["written as it is", 20_000],
-  ])("is released after sending, with an error if the transport may not release it: %s", (_, size) => {
-    for (const may of [true, false]) {
-      const mayRelease = vi.fn(() => may);
-      const { connection, writer } = open(undefined, { mayRelease });
-      const release = vi.fn();
-      writer.write(new Uint8Array(size), release);
-      expect(mayRelease).toHaveBeenCalledExactlyOnceWith(connection);
-      expect(release).not.toHaveBeenCalled();
-      for (const done of connection.done) done?.();
-      expect(release).toHaveBeenCalledOnce();
-      if (!may) expect(release.mock.lastCall).toEqual([expect.any(Error)]);
-      else expect(release.mock.lastCall).toEqual([]);
-    }
-  });
+  ])(
+    "is released after sending, with an error if the transport may not release it: %s",
+    (_, size) => {
+      for (const may of [true, false]) {
+        const mayRelease = vi.fn(() => may);
+        const { connection, writer } = open(undefined, { mayRelease });
+        const release = vi.fn();
+        writer.write(new Uint8Array(size), release);
+        expect(mayRelease).toHaveBeenCalledExactlyOnceWith(connection);
+        expect(release).not.toHaveBeenCalled();
+        for (const done of connection.done) done?.();
+        expect(release).toHaveBeenCalledOnce();
+        if (!may) expect(release.mock.lastCall).toEqual([expect.any(Error)]);
+        else expect(release.mock.lastCall).toEqual([]);
+      }
+    },
+  );
 });
 
 test("chunks written after the end are not sent, because they would be the next request on the connection", () => {
