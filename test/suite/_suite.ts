@@ -212,7 +212,7 @@ export function addTests(name: HostName): void {
   };
 
   /**
-   * Runs a test, and then checks two rules of all tests: the upstream received valid HTTP, and the host printed no
+   * Runs a test, and then checks two rules that hold for all tests: the upstream received valid HTTP, and the host printed no
    * error.
    */
   async function run(body: Test): Promise<void> {

@@ -193,7 +193,7 @@ export const firstByte = {
     expect(inEvent.text).toMatch(/^data: 1\n\ndata: 2\r\n\r\n(?::\n\n)*$/);
   },
 
-  async "a response with a Content-Length, or with a content coding, gets no comment"(
+  async "a response with a Content-Length, with or without a content coding, gets no comment"(
     t: Tools,
   ): Promise<void> {
     const [clock] = await open(t, "data: 1\n\n");

@@ -1,4 +1,7 @@
-/** On every path through the proxy, fast or slow, the upstream and the client receive the same bytes. */
+/**
+ * On every path through the proxy, fast or slow, the upstream and the client receive the same messages, apart from what
+ * differs between servers (see `Seen`).
+ */
 import { connect as connectHttp2, type OutgoingHttpHeaders } from "node:http2";
 import fc from "fast-check";
 import { expect, test } from "vitest";

@@ -106,7 +106,7 @@ describe("the version of HTTP", () => {
 
   test("an upstream without HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createHttps(certificate, versions));
-    // A server without TLS answers the preface with an HTTP/1.1 error, or closes the connection.
+    // The proxy sends the preface without TLS, but the server expects TLS, and closes the connection.
     expect(await fail({ target: { url: `http://${address}`, http2: true } })).toEqual([
       502,
       "Bad Gateway: http_protocol_error\n",
