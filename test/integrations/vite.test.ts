@@ -390,7 +390,7 @@ describe("mistakes in the routes of the plugin", () => {
       'viteProxy "/api": createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
     ],
     [
-      "options that are refused together",
+      "an option that needs another one",
       { "/api": { target: "http://a.test", redirectTargets: "any" } },
       'viteProxy "/api": `redirectTargets` does nothing without `followRedirects`; set that too',
     ],

@@ -149,7 +149,7 @@ export const firstByte = {
       502,
       expect.stringContaining("http_response_incomplete"),
     ]);
-    // The client gets the error event of the upstream itself.
+    // An error event that an upstream has sent reaches the client.
     t.upstream.script = (call) => call.write(STREAM, chunk("event: error\ndata: x\n\n"), lastChunk);
     const own = await t.ask(request("GET", "/"), "awaiting");
     expect([own.status, own.text]).toEqual([503, "event: error\ndata: x\n\n"]);

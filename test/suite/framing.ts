@@ -97,7 +97,7 @@ export const framing = {
     }
   },
 
-  async "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body"(
+  async "a GET, HEAD or DELETE with a body closes its connection to the upstream, which might leave the body unread"(
     t: Tools,
   ): Promise<void> {
     for (const method of ["GET", "HEAD", "DELETE"]) {

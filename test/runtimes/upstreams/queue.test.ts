@@ -203,7 +203,7 @@ describe("sticky requests", () => {
     expect(queue.ask(one).target).toBe(A);
     const waiting = queue.ask(other);
     expect(queue.waiting).toEqual([1, 0, 1]);
-    // A request for the other upstream passes.
+    // A request for the other upstream does not wait.
     expect(queue.ask(third).target).toBe(B);
     await queue.end(B);
     expect(waiting.isSettled).toBe(false);

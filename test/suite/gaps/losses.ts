@@ -420,7 +420,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
       [
         ON_NODE,
         [
-          "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+          "a GET, HEAD or DELETE with a body closes its connection to the upstream, which might leave the body unread",
         ],
       ],
     ],

@@ -695,7 +695,7 @@ describe("requests that the upstream has not processed", () => {
     new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from("chunk")) });
 
   test.each(["GET", "POST"])(
-    "RFC 9113 §8.7: a %s without a body whose stream is refused is sent again on another connection",
+    "RFC 9113 §8.7: a %s without a body is sent again on another connection if its stream is refused",
     async (method) => {
       const [upstream, url] = await raw();
       upstream.script = (connection, id) => {
