@@ -6,8 +6,8 @@ import * as ours from "#fetchway";
 import { createSetup, setups, type Setup, type SetupName } from "./_setups.ts";
 
 /**
- * Returns a handler that calls `proxyFetch`, or a created proxy's `fetch` if the run sets options that only
- * `createProxy` accepts.
+ * Returns a handler that calls `proxyFetch`, or a created proxy's `fetch` if the run sets options, of which `proxyFetch`
+ * accepts only some.
  * @param entry the entry under test; by default, the runtime's own
  */
 export function bindFetch(

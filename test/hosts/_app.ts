@@ -9,7 +9,7 @@ import { pause } from "../helpers/wait.ts";
 /** The message of the app's exception. The operator may read it, but it must not reach a client. */
 const secret = "10.0.0.1 is the app's secret";
 
-/** Creates a byte stream of these chunks. An error in place of the last chunk makes the stream fail there. */
+/** Creates a stream of these chunks. An error in place of the last chunk makes the stream fail there. */
 function createStream(chunks: (string | Error)[]): ReadableStream<Uint8Array> {
   const left = [...chunks];
   return new ReadableStream({

@@ -53,7 +53,7 @@ export const hostVersion: string = runHostNode("--version")?.slice(1) ?? process
 
 /**
  * Whether the Node of the hosts lets the proxy choose which requests are handed over as upgrades. Other versions hand over
- * all of them, and the proxy answers those that it does not support with 501.
+ * all of them. Of those that the proxy does not take, some go back to the app, and the others get 501.
  */
 export const choosesUpgrades: boolean =
   (runHostNode("-p", `"shouldUpgradeCallback" in http.createServer()`) ??

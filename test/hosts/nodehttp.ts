@@ -1,4 +1,4 @@
-/** A server of `node:http` with the entry for Node. Bun and Deno run it as well, because they implement `node:http`. */
+/** A server of `node:http` with the entry for Node. Only Bun and Deno run it, because they implement `node:http` as well. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import process from "node:process";

@@ -83,7 +83,7 @@ type Handler = (context: {
 }) => Promise<Response>;
 
 describe("route files of frameworks that pass a web request", () => {
-  /** Calls a handler as its framework does. */
+  /** Returns a function that calls a handler as its framework does. */
   function caller(
     handler: Handler | undefined,
   ): (path: string, init?: RequestInit) => Promise<Response> {
@@ -133,7 +133,7 @@ describe("route files of frameworks that pass a web request", () => {
     }
     const { Route } = await importBlock<File>("docs/frameworks.md: TanStack Start", {
       ...toUpstream(),
-      // Nitro is too large to be installed for this test.
+      // The router of TanStack is too large to be installed for this test.
       'import { createFileRoute } from "@tanstack/react-router";':
         "const createFileRoute = (path: string) => (route: object) => ({ path, ...route });",
     });
@@ -202,7 +202,7 @@ describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.
       expect(upstream.calls.at(-1)?.target).toBe("/x");
       live.terminate();
 
-      // oxlint-disable-next-line typescript/no-deprecated -- Vite's client needs no such access
+      // oxlint-disable-next-line typescript/no-deprecated -- the test acts as Vite's client
       const token = vite.config.webSocketToken;
       const hot = new WebSocket(`ws://127.0.0.1:${port}/?token=${token}`, "vite-hmr");
       const connected = await within(

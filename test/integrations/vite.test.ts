@@ -246,7 +246,7 @@ describe.each([
   );
 });
 
-test("in middleware mode with `routes`, WebSockets of the upstream pass the server's app, and Vite's own do not", async () => {
+test("in middleware mode with `routes`, WebSockets for the upstream go through the app, and Vite's own do not", async () => {
   const seen: (string | undefined)[] = [];
   const running = await startMiddleware({ "/": upstream.url }, (req, res) => {
     seen.push(req.url);
@@ -375,12 +375,12 @@ describe("mistakes in the routes of the plugin", () => {
       'viteProxy "api": bad prefix: use a path such as "/api"',
     ],
     [
-      "`ws`, which needs nothing",
+      "`ws: true`",
       { "/live": { target: "http://a.test", ws: true } },
       'viteProxy "/live": bad option `ws`: the plugin forwards WebSockets without it; leave it out',
     ],
     [
-      "`ws` that is off",
+      "`ws: false`",
       { "/live": { target: "http://a.test", ws: false } },
       'viteProxy "/live": bad option `ws`: the plugin forwards WebSockets without it; write `upgrades: []`',
     ],
@@ -390,7 +390,7 @@ describe("mistakes in the routes of the plugin", () => {
       'viteProxy "/api": createProxy(options) takes one object such as { target: "http://127.0.0.1:4000" }',
     ],
     [
-      "options that are refused together",
+      "an option that needs another one",
       { "/api": { target: "http://a.test", redirectTargets: "any" } },
       'viteProxy "/api": `redirectTargets` does nothing without `followRedirects`; set that too',
     ],

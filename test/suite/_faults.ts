@@ -46,8 +46,7 @@ async function flood(call: Call, text: string, interval: number): Promise<void> 
 }
 
 /**
- * Writes the text, and ends the connection after a pause. By then the client has the head, so the end truncates the
- * body.
+ * Writes the text, and calls `end` after a pause. By then, the client has the head, if the text contains a complete one.
  */
 function cutAfter(text: string, end: (call: Call) => void): Script {
   return async (call) => {

@@ -66,7 +66,7 @@ export interface Tools {
    * address; another proxy may choose another status of 5xx.
    */
   expectGatewayError(answer: Answer, status: number, type?: RegExp): void;
-  /** Whether the proxy has refused a request that Fetchway forwards, if the RFCs allow both. */
+  /** Whether a proxy other than Fetchway has refused the request, where the RFCs allow that. Always false for Fetchway. */
   mayRefuse(answer: Answer): boolean;
   /**
    * Waits for the first bytes of a body whose client has not sent all of it.
@@ -212,7 +212,7 @@ export function addTests(name: HostName): void {
   };
 
   /**
-   * Runs a test, and then checks two rules of all tests: the upstream received valid HTTP, and the host printed no
+   * Runs a test, and then checks two rules that hold for all tests: the upstream received valid HTTP, and the host printed no
    * error.
    */
   async function run(body: Test): Promise<void> {

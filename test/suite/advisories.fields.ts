@@ -24,7 +24,7 @@ function spell(names: readonly string[], character: string): string[] {
 }
 
 export const advisedFields = {
-  async "CVE-2026-88011: field names with a dot in place of - are dropped"(
+  async "CVE-2026-88011: field names with a dot or an underscore in place of - are dropped"(
     t: Tools,
   ): Promise<void> {
     const names = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"];

@@ -98,7 +98,7 @@ export const advisedRouting = {
     }
   },
 
-  async "CVE-2026-29087: a check in front of the proxy sees the same path as the upstream"(
+  async "CVE-2026-29087: a check in `onRequest` sees the same path as the upstream"(
     t: Tools,
   ): Promise<void> {
     for (const path of [

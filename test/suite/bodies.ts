@@ -40,7 +40,7 @@ export const bodies = {
     }
   },
 
-  async "the client gets the end of a response that a hook makes of a byte stream, also if the stream ends late"(
+  async "a byte stream that a hook sets as the request body reaches the upstream completely, even if it ends late"(
     t: Tools,
   ): Promise<void> {
     const answer = await t.ask(request("POST", "/", [], "its own"), "streaming");

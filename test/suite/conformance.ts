@@ -22,8 +22,8 @@ async function readToEnd(client: Client): Promise<string> {
 }
 
 /**
- * Sends an invalid request and a second one behind it. Only the first may be answered, and the second must not reach
- * the upstream.
+ * Sends a request after which the server must close the connection, and a second one behind it. The first must get the
+ * status, and the second must not reach the upstream.
  */
 async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<void> {
   const client = await t.connect();
@@ -77,7 +77,7 @@ export const conformance = {
     expect((await t.ask(request("GET", "/"))).all("date")).toEqual([old]);
   },
 
-  async "RFC 9110 §6.6.1: a gateway error has a Date"(t: Tools): Promise<void> {
+  async "RFC 9110 §6.6.1: an error response of the proxy has a Date"(t: Tools): Promise<void> {
     rfc("9110-6.6.1-date-origin");
     const answer = await t.ask(request("OPTIONS", "/", [["Max-Forwards", "x"]]));
     expect(answer.status).toBe(400);

@@ -149,7 +149,7 @@ export const firstByte = {
       502,
       expect.stringContaining("http_response_incomplete"),
     ]);
-    // The client gets the error event of the upstream itself.
+    // An error event that an upstream has sent reaches the client.
     t.upstream.script = (call) => call.write(STREAM, chunk("event: error\ndata: x\n\n"), lastChunk);
     const own = await t.ask(request("GET", "/"), "awaiting");
     expect([own.status, own.text]).toEqual([503, "event: error\ndata: x\n\n"]);
@@ -193,7 +193,7 @@ export const firstByte = {
     expect(inEvent.text).toMatch(/^data: 1\n\ndata: 2\r\n\r\n(?::\n\n)*$/);
   },
 
-  async "a response with a Content-Length, or with a content coding, gets no comment"(
+  async "a response with a Content-Length, with or without a content coding, gets no comment"(
     t: Tools,
   ): Promise<void> {
     const [clock] = await open(t, "data: 1\n\n");

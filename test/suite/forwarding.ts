@@ -41,7 +41,7 @@ export const own: Header[] = [
   ["x-forwarded-proto", "http"],
 ];
 
-/** Returns the forwarding fields and the fields with the client's address, in lower case and sorted by name. */
+/** Returns the forwarding fields, those with a client's address, and `Proxy`: names in lower case, sorted by name. */
 export function forwardingFields(headers: Header[]): Header[] {
   return headers
     .filter(([name]) => /forwarded|[^a-z]ip$|^proxy$/i.test(name))

@@ -122,7 +122,7 @@ export const frames = {
     }
   },
 
-  async "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits takes no memory"(
+  async "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits is refused or forwarded"(
     t: Tools,
   ): Promise<void> {
     for (const length of LENGTHS) {

@@ -10,7 +10,7 @@ import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
 type Seen = Omit<RequestEnd, "request"> & { readonly url: string };
 
-/** Waits until the proxy has seen the end of a number of requests. */
+/** Reads what the proxy has seen in `onRequestEnd`, until there are `count` requests. */
 async function seen(t: Tools, count = 1): Promise<Seen[]> {
   const all: Seen[] = [];
   const deadline = performance.now() + patience;

@@ -112,7 +112,7 @@ export const responses = {
     );
   },
 
-  async "a 204 response with Content-Length reaches the client without it"(
+  async "a 204 response with Content-Length does not disturb the next response"(
     t: Tools,
   ): Promise<void> {
     // RFC 9110 §8.6 forbids Content-Length in a 204, but some servers send it.

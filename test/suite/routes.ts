@@ -8,7 +8,7 @@ import { request } from "../helpers/wire.ts";
 
 const shop = ["Host", "shop.test"] as const;
 
-/** Returns the authorities that the router saw and that the upstream got in Host and in the forwarding fields. */
+/** Returns the authorities that the router saw and that the upstream got in Host and X-Forwarded-Host. */
 function authoritiesOf(call: Call, host: HostName): (string | undefined)[] {
   const seen = new URL(call.target, "http://x").searchParams.get("saw") ?? "nothing";
   const forwarded = call.get("x-forwarded-host");

@@ -52,7 +52,7 @@ const FORBIDDEN = [
   "X-Sum: 1",
 ];
 
-/** Asks for a response whose trailers arrive with its head, or after the client has received the first chunk. */
+/** Asks for a response whose trailers arrive with its head or, if `isLate`, after the client has received the first bytes. */
 async function askWithTrailers(
   t: Tools,
   lines: string[],

@@ -158,7 +158,7 @@ export const trust = {
       expect(answer.get("proxy-status")).toBe("edge; error=proxy_loop_detected");
     }
     expect(t.upstream.calls).toHaveLength(1);
-    // A proxy with another pseudonym accepts the request.
+    // Without the option `via`, the proxy accepts the request.
     expect((await t.ask(request("GET", "/", [["Via", "1.1 edge"]]))).status).toBe(200);
   },
 

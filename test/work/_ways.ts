@@ -1,6 +1,6 @@
 /**
- * The ways in which a request and its response can pass through the proxy on Node. Each way is a server with the same
- * proxy.
+ * The ways in which a request and its response can pass through the proxy on Node. Each way is a server; the
+ * proxies of all have the same options.
  */
 import { createServer as createHttp2 } from "node:http2";
 import { H3 } from "h3";

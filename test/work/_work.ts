@@ -33,7 +33,7 @@ type Report = Work & { seen: Path[]; files: Files };
 /** Makes an exchange on a client's connection. */
 export type Ask = (client: Client, upstream: Upstream) => Promise<void>;
 
-/** Returns an exchange that consists of several at the same time, each on a separate connection. */
+/** Returns an `Ask` that makes `times` exchanges at the same time, each on a separate connection. */
 export function concurrently(times: number): Ask {
   const agent = new Agent({ keepAlive: true, maxSockets: times });
   return async ({ socket: { remotePort: port } }) => {
@@ -67,7 +67,7 @@ export const getLarge: Ask = async (client, upstream) => {
   assert.equal((await client.read()).text, body);
 };
 
-/** Requests a response whose second half the upstream sends when the first has reached the client. */
+/** Requests a response whose second half the upstream sends when the client has the head. */
 export const getInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(100);
   const first = Promise.withResolvers<void>();
@@ -82,7 +82,7 @@ export const getInPieces: Ask = async (client, upstream) => {
   assert.equal((await client.readBody(head)).length, 200);
 };
 
-/** Sends a body whose second half the client sends when the first has reached the upstream. */
+/** Sends a body whose second half the client sends when the first bytes have reached the upstream. */
 export const postInPieces: Ask = async (client, upstream) => {
   const half = "x".repeat(50_000);
   const first = Promise.withResolvers<void>();
@@ -100,8 +100,8 @@ export const postInPieces: Ask = async (client, upstream) => {
 
 /**
  * What a host measures: how the proxy reads requests and builds responses (`paths`), the files whose functions a request
- * calls (`way`), promises and timers (`counts`), system calls (`system`), bytes allocated (`heap`), bytes that reach
- * the old generation (`old`).
+ * calls (`way`), web API objects, promises and timers (`counts`), system calls (`system`), bytes allocated (`heap`), bytes
+ * that reach the old generation (`old`).
  */
 type Mode = "paths" | "way" | "counts" | "system" | "heap" | "old";
 
@@ -125,7 +125,7 @@ const WARM_UP = 30;
 const REQUESTS = 100;
 
 export interface Worker {
-  /** Makes the exchange `times` times in sequence on one connection, and returns the work of all. */
+  /** Warms up, makes the exchange `times` times in sequence on one connection, and returns the average work of one. */
   count(ask: Ask, times?: number): Promise<Work>;
   /** Makes the exchange once, and returns how the proxy read the request and built the response. */
   path(ask: Ask): Promise<Path>;

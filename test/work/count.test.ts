@@ -1,6 +1,6 @@
 /**
- * The cost of a request, as counts of promises, timers, system calls and allocated bytes. Unlike times, these are the same
- * on every machine. A change that adds work to each request fails here. Raise the budget if the change is worth it.
+ * The cost of a request, as counts of promises, timers, system calls and allocated bytes. Unlike times, they hardly
+ * depend on the machine. A change that adds work to each request fails here. Raise the budget if the change is worth it.
  * Function calls are not counted, so that a helper function can be extracted without a cost.
  */
 import { describe, expect, test } from "vitest";
@@ -15,7 +15,7 @@ import {
   workHosts,
 } from "./_work.ts";
 
-/** The asynchronous resources that a request creates, including the server's own, by their names in `async_hooks`. */
+/** How many asynchronous resources of each type of `async_hooks` a request may create, including the server's own. */
 interface Budget {
   PROMISE: number;
   /** Node itself creates one of these timers. */
@@ -77,7 +77,8 @@ const heapBudgets: Record<WorkHost, Record<"get" | "post", number>> = {
 
 /**
  * The maximum number of bytes of a request that reach the old generation. Objects of a request die young, unless an old object
- * refers to them, such as a function that V8 allocated there because its literal is assigned to a property.
+ * refers to them, such as a function that V8 allocated in the old generation because its literal is
+ * assigned to a property.
  */
 const OLD_BUDGET = 1500;
 
@@ -124,8 +125,8 @@ describe.each(workHosts)("%s", (host) => {
     try {
       for (const [name, ask] of Object.entries({ get, post })) {
         const budget = heapBudgets[host][name as "get" | "post"];
-        // V8 may compile code during a count, and on a busy machine a body may arrive later than its head, which costs more. So
-        // one count of five within the budget is enough.
+        // V8 may compile code during a count, and on a busy machine a body may arrive later than its head; both add to the
+        // count. So one count of five within the budget is enough.
         let least = Infinity;
         for (let i = 0; i < 5 && least > budget; i++) {
           const { bytes = Number.NaN } = await worker.count(ask);
@@ -172,7 +173,7 @@ test("the number of bytes that an option allocates per request is within the bud
       await worker.stop();
     }
   };
-  // A count that is too low would add to those of all options: take the higher of two.
+  // If the count without options were too low, every option would look more expensive: take the higher of two.
   const without = Math.max(await measure(""), await measure(""));
   for (const [part, most] of Object.entries(partBudgets)) {
     const bytes = (await measure(part)) - without;

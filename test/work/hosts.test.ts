@@ -32,7 +32,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
   afterAll(() => worker.stop());
 
-  // Hono's server writes the response itself, and does not let the proxy's response write itself to Node's.
+  // @hono/node-server writes each response itself: it does not call the response's `_toNodeResponse`.
   const response = host === "hono" ? "built" : "lazy";
   const raw = { headers: "raw", address: "127.0.0.1", response };
 
@@ -47,7 +47,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
 });
 
-/** A copy of the example of a transport over `node:http`; the matrix has compiled the example itself. */
+/** The path of a copy of the example of a transport over `node:http`; the matrix needs none, it has compiled the example. */
 const copy = process.env["HOST_FILES"] === undefined ? copyPathOf("transport") : undefined;
 beforeAll(() => copy && writeFileSync(copy, readLinkedExample("transport")));
 afterAll(() => copy && rmSync(copy));
@@ -55,7 +55,7 @@ const custom = `../examples/${copy === undefined ? "transport/index" : basename(
 
 /** The transports: Fetchway's own, and the custom one. */
 const transports: [name: string, module: string][] = [
-  ["its own client", ""],
+  ["Fetchway's own client", ""],
   ["a custom transport", custom],
 ];
 
@@ -81,8 +81,7 @@ test("hono: only a response body that is large or still arriving becomes a web A
     for (const ask of [get, post, postInPieces]) {
       expect(webObjects(await worker.count(ask)), ask.name).toEqual({});
     }
-    // A large body is a stream, which writes itself. Without it, the server would copy the bytes, and they would
-    // keep their memory.
+    // A large body is a stream as well: if it were bytes that the server can read, the proxy could not free their memory.
     for (const ask of [getInPieces, getLarge]) {
       expect(webObjects(await worker.count(ask)), ask.name).toEqual({ ReadableStream: 1 });
     }

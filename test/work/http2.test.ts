@@ -1,4 +1,4 @@
-/** The cost of a request whose upstream speaks HTTP/2, in counts. */
+/** The cost of a request whose upstream speaks HTTP/2: the number of bytes that reach V8's old generation. */
 import { createServer } from "node:http2";
 import { expect, test } from "vitest";
 import { listen } from "../helpers/serve.ts";

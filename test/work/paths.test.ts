@@ -1,4 +1,7 @@
-/** On every path through the proxy, fast or slow, the upstream and the client receive the same bytes. */
+/**
+ * On every path through the proxy, fast or slow, the upstream and the client receive the same messages, apart from what
+ * differs between servers (see `Seen`).
+ */
 import { connect as connectHttp2, type OutgoingHttpHeaders } from "node:http2";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -205,14 +208,14 @@ async function expectSame(all: [string, Ask, number][]): Promise<void> {
   await fc.assert(property, { numRuns: 60, endOnFailure: true });
 }
 
-test("all servers and entries send the same bytes, over HTTP/1 and HTTP/2, even with constructed Requests", async () => {
+test("all servers and entries send the same messages, over HTTP/1 and HTTP/2, even with constructed Requests", async () => {
   await expectSame([...(await start(ways, askHttp1)), ...(await start(http2Ways, askHttp2))]);
 });
 
-test("the bytes are the same if srvx lacks some of its undocumented properties", async () => {
+test("the messages are the same if srvx lacks some of its undocumented properties", async () => {
   await expectSame(await start(changedWays, askHttp1));
 });
 
-test("the bytes are the same for all servers in a process whose global `Response` was replaced", async () => {
+test("the messages are the same for all servers in a process whose global `Response` was replaced", async () => {
   await expectSame(await start(replacingWays, askHttp1));
 });

@@ -159,7 +159,7 @@ describe("frameworks that pass the whole path to the proxy", () => {
   test.each<[string, () => Promise<number>]>([
     ["Express without a mount", () => apps.serve("node", express().use(handler()))],
     [
-      "a mount of Express whose middleware puts it back",
+      "a mount of Express whose middleware puts the prefix back into the path",
       () => {
         const app = express().use("/api", (req, _, next) => {
           req.url = "/api/x?y";

@@ -17,7 +17,7 @@ import { chunk, lastChunk, request } from "../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** Starts a server whose ordinary requests the app handles. */
+/** Starts a server whose ordinary requests the app handles, except those for `/proxied` if there is a proxy. */
 async function serveApp(proxy?: NodeProxy): Promise<{ server: Server; port: number }> {
   const server = createServer((req, res) => {
     if (proxy !== undefined && req.url?.startsWith("/proxied")) return proxy.nodeHandler(req, res);

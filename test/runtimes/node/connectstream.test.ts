@@ -575,7 +575,7 @@ describe("attach", () => {
     expect((await headOf(ask(front.session)))[":status"]).toBe(418);
   });
 
-  test("with `routes`, the server also announces WebSockets, and each of them has to pass the app", async () => {
+  test("with `routes`, the server also announces WebSockets, and they go through the app", async () => {
     switching();
     const server = createServer((_, res) => void res.writeHead(401).end());
     const proxy = createProxy({ target: upstream.url });

@@ -68,7 +68,7 @@ describe.each(Object.entries(clients))("a request through %s", (_, options) => {
   const limit = Object.assign(new Error(`request body size exceeded ${LIMIT}`), { status: 413 });
 
   test.each([
-    ["at once", 0, 12 * LIMIT],
+    ["immediately", 0, 12 * LIMIT],
     ["at the limit", 8, undefined],
   ])(
     "gets 413 if the stream of its body fails %s with an error of status 413",

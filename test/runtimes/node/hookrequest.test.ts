@@ -34,7 +34,7 @@ describe("the Request that functions of the app get", () => {
     expect(hookRequest("POST").body).toBeNull();
   });
 
-  test("its clone is one of Node's, with the changed header fields", () => {
+  test("can be cloned and copied, with the changed header fields", () => {
     const request = hookRequest("PUT");
     expect(request.signal.aborted).toBe(false);
     request.headers.set("x-a", "3");

@@ -172,7 +172,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     }
   });
 
-  test("pipelined requests may go to several upstreams", async () => {
+  test("an app may send one of several pipelined requests twice", async () => {
     const proxy = create();
     upstream.script = (call) => call.reply(200, [], call.method);
     const both: typeof proxy.fetch = async (each) => {

@@ -351,7 +351,7 @@ describe("connections of clients", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("upgrades that `match` excludes go to other proxies", async () => {
+  test("upgrades that `match` excludes are left to another call of `attach`", async () => {
     echoMessages(upstream);
     const app = vi.fn();
     const server = createServer(app);

@@ -37,7 +37,7 @@ const taking: Record<string, Disturb> = {
 
 /** Options that delay the beginning of the upload. */
 const delays: Record<string, () => Partial<CreateProxyOptions>> = {
-  "at once": () => ({}),
+  "without a delay": () => ({}),
   "after an async target": () => ({ target: async () => (await pause(30), upstream.url) }),
   "after onRequest": () => ({ onRequest: () => pause(30) }),
 };

@@ -134,7 +134,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
     const [{ status, error } = {}] = tooSlow(setup.ends);
     expect([status, (error as Error).message]).toEqual([200, expect.stringMatching(/minRate/)]);
     await until(() => upstream.openLinks === upstream.links.length - length, "connections closed");
-    // The next requests of the address have their places now, and get complete responses if their clients read.
+    // The next requests of the address now run in place of the closed ones, and get complete responses if their clients read.
     await untilFull(setup, 4 - length);
     const answers = await Promise.all(slow.map((client) => client.read().catch(() => undefined)));
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);

@@ -132,7 +132,7 @@ describe("pool options for targets that do not set them", () => {
     expect(await ask(pooled({ tls: { ca: first.cert } }, url))).toBe("200 secure");
   });
 
-  test("`tls`: a target with its own `checkServerIdentity` never uses the connections of a target without it", async () => {
+  test("`tls`: targets with different functions `checkServerIdentity` never share a connection", async () => {
     const url = await secure(first);
     const targets = [() => undefined, () => new Error("refused")].map((checkServerIdentity) => {
       const tls = { ca: first.cert, checkServerIdentity };

@@ -205,7 +205,7 @@ describe("unused origins", () => {
     }
     expect(most).toBe(1000);
     expect(Object.keys(statsOf(proxy).origins).length).toBeLessThan(500);
-    // A dropped origin is created again.
+    // An evicted origin is created again.
     expect(await ask(proxy, "/0/1")).toBe("200 ok");
     expect(statsOf(proxy).origins[`http://127.7.0.1:${port}`]).toBeDefined();
     server.close();

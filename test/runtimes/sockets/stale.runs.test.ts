@@ -10,7 +10,7 @@ import { Upstream } from "../../helpers/upstream.ts";
 import { pause } from "../../helpers/wait.ts";
 import type { Header } from "../../helpers/wire.ts";
 
-/** The number of requests of each kind. Set REQUESTS=10000 for a longer run. */
+/** The number of requests in each test. Set REQUESTS=10000 for a longer run. */
 const REQUESTS = Number(process.env["REQUESTS"] ?? 250);
 const LONG = 30_000 + 10 * REQUESTS;
 

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close().closeAllConnections());
 
-/** Sends requests with marks in front of the texts, and with marks in front of the same bytes. */
+/** Sends a request with texts that begin with a mark, and one with the same texts as bytes. */
 const PROGRAM = `
   import process from "node:process";
   import { Buffer } from "node:buffer";

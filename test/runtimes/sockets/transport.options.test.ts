@@ -1,4 +1,4 @@
-/** Every pool option on Bun and Deno, checked by the bytes on the connection, the counters or the operating system. */
+/** Pool options on Bun and Deno, checked by the bytes on the connection, the counters or the operating system. */
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";

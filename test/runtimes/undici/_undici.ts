@@ -19,7 +19,7 @@ afterAll(() => upstream.stop());
 
 export type Send = (path: string, init?: RequestInit & { duplex?: "half" }) => Promise<Response>;
 
-/** Sends requests through a proxy with this transport. */
+/** Returns a function that sends requests through a proxy with this transport. */
 export function through(
   transport: Transport = createUndiciTransport(),
   options: ProxyOptions = {},

@@ -101,7 +101,7 @@ describe("the options of a pool of undici", () => {
     const names = [...Object.keys(refused), ...Object.keys(taken)];
     expect(names.toSorted()).toEqual(Object.keys(poolSchema).toSorted());
     expect(() => createTransport(taken)).not.toThrow();
-    // These values are accepted, because undici behaves in this way.
+    // These values are accepted, because they say how undici behaves.
     const described: PoolOptions = {
       maxFreeSockets: Infinity,
       timeout: 0,

@@ -136,7 +136,7 @@ describe("a given dispatcher", () => {
   });
 });
 
-/** Sends a request to another upstream, which refuses it. */
+/** Sends a request to another upstream, which refuses the connection. */
 const elsewhere: Interceptor = (next) => (request, scope) =>
   next({ ...request, upstream: parseTarget("http://127.0.0.1:1") }, scope);
 

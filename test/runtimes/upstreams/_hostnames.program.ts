@@ -9,7 +9,7 @@ import { startUpstreams } from "../../helpers/upstreams.ts";
 import { until } from "../../helpers/wait.ts";
 
 export interface HostnamesOutcome {
-  /** The addresses that answered in each phase: while the name had one address, both, one again, and no lookup succeeded. */
+  /** The addresses that answered in each phase: the name has one address, then two, then one, then lookups fail. */
   readonly answered: readonly string[][];
   /** The `Host` fields that the upstreams got. */
   readonly hosts: readonly string[];

@@ -10,15 +10,15 @@ import { balance } from "../../../src/upstreams/balance.ts";
 
 export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";
 
-/** The outcome of the requests that began after the fault. */
+/** The measurements for one fault. */
 export interface Outcome {
   readonly fault: Fault;
   readonly attemptTimeout: number;
-  /** The number of each status among the requests that may be repeated. */
+  /** The number of each status among the requests after the fault that may be repeated. */
   readonly gets: Record<number, number>;
   /** The number of each status among the last of these requests. */
   readonly lastGets: Record<number, number>;
-  /** For each upload, the number of times that an upstream received it. */
+  /** For each upload that reached an upstream, the number of times that it did. */
   readonly timesSeen: readonly number[];
   readonly state: string;
   /** The number of requests that still count as running when all have ended. */

@@ -168,8 +168,8 @@ describe("host names with the option `resolve`", () => {
     names.addresses = Array.from({ length: 200 }, (_, i) => `10.0.1.${i}`);
     await until(() => namesOf(target)[0]?.includes("(10.0.1.0)") === true, "the other addresses");
     expect(target.states()).toHaveLength(200);
-    // All 200 addresses are one new version, because the balancer builds a hash table for each version, and looks
-    // at each waiting request.
+    // The change of all 200 addresses makes only one new version, because for each version the balancer builds a hash table,
+    // and looks at each waiting request.
     expect(target.version).toBe(version + 1);
   });
 

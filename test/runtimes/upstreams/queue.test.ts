@@ -1,4 +1,4 @@
-/** Requests that wait because the upstreams have `maxRequests`. */
+/** Requests that wait because the upstreams have reached `maxRequests`. */
 import { describe, expect, test } from "vitest";
 import { createProxy } from "../../../runtimes/node.ts";
 import { ProxyError } from "../../../src/error.ts";
@@ -25,7 +25,7 @@ interface Waiting {
   readonly request: PickRequest;
 }
 
-/** A balancer of hosts a, b, … that each take one request, on a clock that the test sets. */
+/** A balancer of hosts a, b, … that each take one request at a time, on a clock that the test sets. */
 class Queue {
   readonly clock: { now: number } = { now: 0 };
   readonly target: Balancer;
@@ -102,7 +102,7 @@ describe("the queue of several upstreams", () => {
     expect(second.isSettled).toBe(false);
   });
 
-  test("up to maxQueue requests wait for each upstream that works", async () => {
+  test("at most maxQueue requests wait for each upstream that works", async () => {
     const queue = new Queue(3, { maxQueue: 2 });
     for (let i = 0; i < 3; i++) queue.ask();
     const waiting = Array.from({ length: 6 }, () => queue.ask());
@@ -203,7 +203,7 @@ describe("sticky requests", () => {
     expect(queue.ask(one).target).toBe(A);
     const waiting = queue.ask(other);
     expect(queue.waiting).toEqual([1, 0, 1]);
-    // A request for the other upstream passes.
+    // A request for the other upstream does not wait.
     expect(queue.ask(third).target).toBe(B);
     await queue.end(B);
     expect(waiting.isSettled).toBe(false);

@@ -452,7 +452,7 @@ describe("cookies of the proxy", () => {
 });
 
 describe("consistentHash", () => {
-  /** Makes the upstreams keep sessions. A client that an upstream does not know gets a new session, by a cookie. */
+  /** Makes each upstream begin sessions, with a cookie. `lost` counts the requests with a session of another upstream. */
   function keepSessions(): { lost: number } {
     const sessions = new Map<string, number>();
     const counts = { lost: 0 };

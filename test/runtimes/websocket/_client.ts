@@ -1,4 +1,4 @@
-/** A client with the runtime's own `WebSocket`, which prints its messages. Bun and Deno run it, so it uses no API of Node. */
+/** A client with the runtime's own `WebSocket`, which prints its messages. Bun and Deno run it, so it imports no module. */
 declare const Deno: { args: string[] } | undefined;
 
 const [url = ""] = typeof Deno === "undefined" ? process.argv.slice(2) : Deno.args;

@@ -162,7 +162,7 @@ function watchMemory(host: Host<Name>): Disposable & { growth(): number } {
   };
 }
 
-// Only Linux shows the memory and descriptors of a process (/proc).
+// Only Linux shows the descriptors of a process (/proc).
 describe.runIf(process.platform === "linux").each(HOSTS)("on %s", (name) => {
   let host: Host<Name>;
   let port = 0;

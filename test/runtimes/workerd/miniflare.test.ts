@@ -176,7 +176,7 @@ async function untilText(path: string, text: string): Promise<void> {
 }
 
 test.each(
-  // "app" is left out: when the client disconnects, workerd ends a Worker without other work, and so the app in it.
+  // "app" is left out: when the client disconnects, workerd ends a Worker that has no other work, with the app in it.
   ["service", "watched", "room/a", "callable", "waiting"].flatMap((way) => [
     [way, "hang"],
     [way, "stream"],

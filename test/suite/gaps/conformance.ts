@@ -35,7 +35,7 @@ const rows: readonly (readonly [reason: string, hosts: readonly HostName[], test
       ["workerd"],
       [
         "RFC 9110 §6.6.1: a response without Date gets one",
-        "RFC 9110 §6.6.1: a gateway error has a Date",
+        "RFC 9110 §6.6.1: an error response of the proxy has a Date",
       ],
     ],
     [

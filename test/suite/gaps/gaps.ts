@@ -334,7 +334,7 @@ const onBun: Gap[] = (
 
 const GET_BODIES: Gap[] = (["bun", "deno", "workerd", "slow"] as const).map((host) => ({
   host,
-  test: "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+  test: "a GET, HEAD or DELETE with a body closes its connection to the upstream, which might leave the body unread",
   reason: "a GET or HEAD with a body gets 501: the server does not show the body",
 }));
 

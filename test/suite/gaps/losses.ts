@@ -109,7 +109,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
     ],
     [
       "a malformed trailer line of a response is ignored",
-      [ON_BUN, ["a trailer line of a response without a colon is refused"]],
+      [ON_BUN, ["an invalid trailer line of a response is refused"]],
     ],
     [
       "response heads of any size are accepted",
@@ -218,7 +218,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
         [
           "RFC 9110 §7.7: the path passes byte for byte",
           "CVE-2026-33131: the path that the router sees is the path that is forwarded",
-          "CVE-2026-29087: a check in front of the proxy sees the same path as the upstream",
+          "CVE-2026-29087: a check in `onRequest` sees the same path as the upstream",
           "CVE-2026-40912: `stripPrefix` does not remove a prefix that a path has only after decoding",
         ],
       ],
@@ -420,7 +420,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
       [
         ON_NODE,
         [
-          "a GET, HEAD or DELETE with a body closes its connection to the upstream, which may not read the body",
+          "a GET, HEAD or DELETE with a body closes its connection to the upstream, which might leave the body unread",
         ],
       ],
     ],

@@ -115,10 +115,10 @@ describe("bodies of pipelined requests", () => {
   );
 
   test.each([
-    ["at once", false, Infinity],
+    ["in one write", false, Infinity],
     ["in chunks of 60,000 bytes", false, 60_000],
     ["in chunks of 7,001 bytes", false, 7_001],
-    ["at once over TLS", true, Infinity],
+    ["in one write over TLS", true, Infinity],
     ["in chunks of 7,001 bytes over TLS", true, 7_001],
   ])(
     "arrive unchanged, each with its request, when they are sent %s",

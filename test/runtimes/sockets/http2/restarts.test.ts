@@ -123,7 +123,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(dataOf(last).equals(body)).toBe(true);
   });
 
-  test("graceful restarts fail no upload of which the proxy has read up to 128 KiB, and none arrives twice", async () => {
+  test("graceful restarts fail no upload of which the proxy has read at most 128 KiB, and none arrives twice", async () => {
     const upstream = new Graceful();
     await upstream.start();
     closing.push(() => upstream.stop());

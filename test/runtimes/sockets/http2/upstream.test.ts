@@ -106,7 +106,7 @@ describe("the version of HTTP", () => {
 
   test("an upstream without HTTP/2 becomes 502, and the operator's message says how to fix it", async () => {
     const address = await open(createHttps(certificate, versions));
-    // A server without TLS answers the preface with an HTTP/1.1 error, or closes the connection.
+    // The proxy sends the preface without TLS, but the server expects TLS, and closes the connection.
     expect(await fail({ target: { url: `http://${address}`, http2: true } })).toEqual([
       502,
       "Bad Gateway: http_protocol_error\n",
@@ -695,7 +695,7 @@ describe("requests that the upstream has not processed", () => {
     new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from("chunk")) });
 
   test.each(["GET", "POST"])(
-    "RFC 9113 §8.7: a %s without a body whose stream is refused is sent again on another connection",
+    "RFC 9113 §8.7: a %s without a body is sent again on another connection if its stream is refused",
     async (method) => {
       const [upstream, url] = await raw();
       upstream.script = (connection, id) => {
