@@ -22,13 +22,15 @@ const MODES: readonly Mode[] = [
   { name: "new", clients: 0 },
   { name: "kept", clients: 4000 },
 ];
-/** Multiples of the capacity. */
-const LOADS = [1, 2, 3];
+/** Multiples of the rate that was best before the rounds; the rounds may show a better one. */
+const LOADS = [1, 2, 3, 4];
 /** The share of one core that Fetchway and Go get, and that the cheaper proxies get. */
 const SHARE = 0.15;
 const CHEAP_SHARE = 0.05;
-/** Requests per second while V8 compiles and nothing limits the proxy, then as the first load with its share; and the factor to the next. */
+/** Requests per second, and seconds, in which V8 compiles and nothing limits the proxy. */
 const WARM_UP = 4000;
+const WARM_UP_TIME = 8;
+/** The first rate with the share, in requests per second, and the factor to the next rate. */
 const FIRST_RATE = 600;
 const STEP = 1.2;
 /** The seconds of load before each measurement. */
@@ -108,7 +110,7 @@ async function startRunner(
   const runner = { contestant, mode, program, capacity: 0 };
   const share = new Share(`${contestant.name}-${mode.name}`);
   share.add(program.pid);
-  await runFlood(directory, runner, WARM_UP, 4, 0);
+  await runFlood(directory, runner, WARM_UP, WARM_UP_TIME, 0);
   share.limit(contestant.role === "reference" && contestant.name !== "go" ? CHEAP_SHARE : SHARE);
   for (let rate = FIRST_RATE; rate < 1.5 * (runner.capacity || rate); rate *= STEP) {
     const { good } = await runFlood(directory, runner, rate, 2, 1);
@@ -120,13 +122,13 @@ async function startRunner(
 const show = (value: number | undefined): string => (value ?? 0).toFixed(2);
 const showTime = (value: number): string => (Number.isNaN(value) ? "–" : `${Math.round(value)} ms`);
 
-function render(load: number, all: readonly Figures[], capacity: number): string {
+function render(offered: number, all: readonly Figures[], capacity: number): string {
   const of = (name: keyof Figures): number => median(all.map((each) => each[name]));
   const goods = all.map(({ good }) => good / capacity).toSorted((a, b) => a - b);
   return (
-    `${load} × capacity: ${show(of("good") / capacity)} (${show(goods[0])} to ${show(goods.at(-1))}), ` +
+    `${(offered / capacity).toFixed(1)} × the best rate: ${show(of("good") / capacity)} (${show(goods[0])} to ${show(goods.at(-1))}), ` +
     `p50 ${showTime(of("p50"))}; refused ${Math.round(of("refused"))}/s after ${showTime(of("refusedP50"))}; ` +
-    `unanswered ${Math.round(of("unanswered"))}/s, unsent ${Math.round(of("unsent"))}/s`
+    `unanswered at most ${Math.round(Math.max(...all.map((each) => each.unanswered)))}/s, unsent ${Math.round(of("unsent"))}/s`
   );
 }
 
@@ -164,7 +166,7 @@ async function runAll({ contestants, modes, rounds, seconds }: Options): Promise
           const seen = await runFlood(directory, runner, load * runner.capacity, seconds);
           figures.set(key, [...(figures.get(key) ?? []), seen]);
           say(
-            `round ${round + 1}, ${runner.mode.name}, ${runner.contestant.title}: ${render(load, [seen], runner.capacity)}`,
+            `round ${round + 1}, ${runner.mode.name}, ${runner.contestant.title}: ${render(load * runner.capacity, [seen], runner.capacity)}`,
           );
         }
       }
@@ -173,9 +175,10 @@ async function runAll({ contestants, modes, rounds, seconds }: Options): Promise
       // The largest median is the capacity of these rounds.
       const all = LOADS.map((load) => figures.get(`${index} ${load}`) ?? []);
       const most = Math.max(...all.map((each) => median(each.map(({ good }) => good))));
-      console.log(`\n${mode.name}, ${contestant.title}: ${Math.round(Math.max(most, capacity))}/s`);
+      const best = Math.max(most, capacity);
+      console.log(`\n${mode.name}, ${contestant.title}: ${Math.round(best)} requests/s`);
       for (const [n, load] of LOADS.entries()) {
-        console.log(`  ${render(load, all[n] as Figures[], Math.max(most, capacity))}`);
+        console.log(`  ${render(load * capacity, all[n] as Figures[], best)}`);
       }
     }
   } finally {
