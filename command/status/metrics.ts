@@ -548,8 +548,8 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 
 /**
  * Describes a route or an upstream.
- * @param attempts the attempts at one of several upstreams. They are counted in place of requests, because the end of a request
- * reports only its last attempt; only `average` is still that of the requests
+ * @param attempts given for one of several upstreams: the attempts are counted then, instead of the requests, because the end
+ * of a request reports only its last attempt. The average and the last failure still come from the ends of requests
  */
 function describeTraffic(
   name: string,

@@ -361,7 +361,7 @@ export class Supervisor {
   }
 
   /**
-   * Returns the environment of a worker. Its stdout is a pipe, so it must colour its output if the stdout of the
+   * Returns the environment of a worker. Its stdout is a pipe, so `FORCE_COLOR` makes it colour its output if the stdout of the
    * parent is a terminal.
    */
   #env(): Record<string, string> {

@@ -18,7 +18,7 @@ export interface RetryOptions {
   /**
    * Maximum number of times that a request is sent again, to the same or to another upstream. An attempt at another
    * upstream does not count if nothing of the request was sent to the previous upstream, or that upstream has not
-   * processed it; each upstream then gets the request at most once.
+   * processed it; attempts that do not count try each upstream at most once.
    */
   attempts?: number;
   /** The methods whose requests may be sent again. */

@@ -6,12 +6,12 @@ import type { Incoming } from "./incoming.ts";
 /**
  * Returns the protocol that a request asks to switch to, if this proxy carries that protocol.
  *
- * Any other protocol is ignored, and the request is forwarded without `Upgrade` (RFC 9110 §7.8). One of these is `h2c`,
- * which some clients ask for with every first request.
+ * Any other protocol, and one that the request may not ask for (`mayAsk`), is ignored, and the request is forwarded without
+ * `Upgrade` (RFC 9110 §7.8). Some clients ask for `h2c` with every first request.
  * @param upgrade the value of the request's `Upgrade`
  * @param carried the protocols that this proxy carries, in lower case
  * @param hint says how a server of this runtime hands over such requests
- * @throws ProxyError 400 for an upgrade with a body, and 501 where the server cannot switch the connection
+ * @throws ProxyError 400 for a GET with a body, and 501 where the server cannot switch the connection
  */
 export function readUpgrade(
   incoming: Incoming,

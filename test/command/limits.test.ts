@@ -155,7 +155,7 @@ const head = (line: string, ...fields: string[]): string =>
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client over %s is disconnected", (name, open) => {
+])("a client that uses %s is disconnected", (name, open) => {
   test("a client whose header section trickles gets 408", async () => {
     const client = new Raw(open());
     void client.trickle(head("GET /", `X: ${"a".repeat(1000)}`), 20);
@@ -227,7 +227,7 @@ describe.concurrent.each([
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client over %s is not disconnected", (_, open) => {
+])("a client that uses %s is not disconnected", (_, open) => {
   test("a client whose body makes progress, however long it takes", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /", "Content-Length: 10", "Connection: close"));

@@ -66,7 +66,7 @@ test("a client that disconnects before the end of its request body is reported a
   expect(ends).toEqual([]);
 });
 
-test("the report of a malformed request has the last request line before the position of the error", async () => {
+test("the report of a malformed request names the last request whose line comes before the error", async () => {
   const { port, ends } = await serve((_, res) => res.end());
   const client = await connect(port);
   client.send(request("GET", "/first"));

@@ -486,7 +486,7 @@ describe("a config file", () => {
     return file;
   };
 
-  test("when it changes, new workers read it; an invalid one replaces no worker", async () => {
+  test("when it changes, new workers read it; if it has become invalid, the old workers stay", async () => {
     upstream.handler = (req, res) => res.end(req.headers["x-revision"]);
     const file = write("reload.mjs", "1");
     const { proxy, origin, pids } = await startWorkers(`--config ${file} --log off`);

@@ -72,7 +72,7 @@ export function createSetup(name: SetupName, upstream: string, more?: string): S
  */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // Hooks that may be async await this promise. The cast hides it from the types of the synchronous hooks.
+  // If the hook may return a promise, it is awaited. For the synchronous hooks, the cast hides it from their types.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }

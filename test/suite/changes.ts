@@ -1,4 +1,4 @@
-/** Bodies that `transformText` of fetchway/bodies changes. The setup turns text into upper case. */
+/** Bodies that are changed by `transformText` of fetchway/bodies. The setup turns text into upper case. */
 import { gunzipSync, gzipSync } from "node:zlib";
 import { expect } from "vitest";
 import type { Answer } from "../helpers/client.ts";

@@ -139,7 +139,7 @@ describe("host names with the option `resolve`", () => {
     }
   });
 
-  test("a host name never has two lookups at the same time after `close` and `start`", async () => {
+  test("`close` and `start` during a lookup do not double the later lookups of a host name", async () => {
     const running: ((addresses: string[]) => void)[] = [];
     const names = new Names();
     names.transport.resolve = () => new Promise((resolve) => running.push(resolve));

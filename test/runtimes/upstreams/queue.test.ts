@@ -296,7 +296,7 @@ test("an attempt stays in the queue when another attempt of the same request is 
     const other = next(request, scope.fork());
     const waiting = next(request, scope);
     const { body } = await other;
-    // Cancelling the body gives the first request's place back, and the queue gives the place to the second request.
+    // Cancelling the body gives back the place of the first attempt, and the queue gives that place to the second one.
     body?.cancel();
     return waiting;
   };

@@ -34,7 +34,7 @@ const ways = {
     onResponse: (response) => response.headers.set("x-hook", String(response.status)),
   }),
   "/fetch": (request, { UPSTREAM }) => proxyFetch(request, UPSTREAM, { fetch: (url, init) => fetch(url, init) }),
-  /** workerd's own WebSocket client, whose messages come back as JSON. */
+  /** Opens a WebSocket with workerd's own client, and responds with what the client has seen, as JSON. */
   async "/client"(request) {
     const { webSocket, status } = await fetch(request.headers.get("x-url"), { headers: { upgrade: "websocket" } });
     webSocket.accept();

@@ -133,7 +133,7 @@ describe("the explanation of an error", () => {
     );
   });
 
-  test("a client that was too slow has its own name", () => {
+  test("a client that was too slow is reported as `client_too_slow`, whatever the code of the error", () => {
     const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
     const error = failedAt("http://a", "http_request_error", { status: 408, message });
     expect(explainError(error)).toBe(

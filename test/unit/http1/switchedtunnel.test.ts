@@ -137,7 +137,7 @@ describe("switching to another protocol", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("a client that disconnects from the exchange after the 101 does not close the connection of the tunnel", async () => {
+  test("after the 101, the end of the client's exchange does not close the connection, which now belongs to the tunnel", async () => {
     const { socket, sent } = await open();
     sent.leave();
     await settled();

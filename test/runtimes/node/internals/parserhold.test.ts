@@ -153,7 +153,7 @@ describe("bodies of pipelined requests", () => {
   );
 });
 
-test("while pipelined requests wait, the socket is not read, even if other code resumes it, and all are served", async () => {
+test("while pipelined requests wait, their socket is not read, even if other code resumes it; then all are served", async () => {
   const { port, sockets } = await start(create().nodeHandler);
   upstream.script = () => {};
   const client = await apps.connect(port);

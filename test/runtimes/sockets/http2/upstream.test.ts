@@ -263,7 +263,7 @@ describe("messages", () => {
     expect(seen[0]?.raw).toContain("content-length");
   });
 
-  test("CVE-2026-42926: a body that a hook replaces arrives with its own length", async () => {
+  test("CVE-2026-42926: if a hook replaces the body, the new body arrives with its own length", async () => {
     const [url, seen] = await echo();
     const bodies = ["", "short", "x".repeat(100_000)];
     for (const text of bodies) {
