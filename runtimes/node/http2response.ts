@@ -24,8 +24,8 @@ export function sendOnStream(
   const trailers = isWhole ? (body?.trailers ?? []) : [];
   const endStream = isWhole && trailers.length === 0 && (bytes?.byteLength ?? 0) === 0;
   const waitForTrailers = !isWhole || trailers.length > 0;
-  const list = [":status", String(status), ...toRegularFields(headers)];
   try {
+    const list = [":status", String(status), ...toRegularFields(headers)];
     sendFields(withLength(list, headers), (fields) =>
       stream.respond(fields as OutgoingHttpHeaders, { endStream, waitForTrailers }),
     );

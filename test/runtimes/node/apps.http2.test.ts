@@ -234,6 +234,29 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
   });
 });
 
+test("if a hook makes a field of the response invalid, the upstream's connection is closed before the client gets a response", async () => {
+  const { nodeHandler } = createProxy({
+    target: upstream.url,
+    onResponse: ({ headers }) => headers.set("x-a", "\x01"),
+  });
+  const errors: unknown[] = [];
+  const server = createSecureServer(certificate, (req, res) =>
+    nodeHandler(req, res, (error) => void errors.push(error)),
+  );
+  upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+  await useSession(
+    () => apps.listen(server),
+    async (session) => {
+      const stream = session.request({ ":path": "/" });
+      stream.on("error", () => {});
+      const call = await upstream.call();
+      await within(call.link.closed, "the upstream's connection closed");
+      expect(errors).toHaveLength(1);
+      expect(stream.closed).toBe(false);
+    },
+  );
+});
+
 test("the client gets the response fields of middleware, and the cookies of both middleware and upstream", async () => {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const server = createSecureServer(certificate, (req, res) => {
