@@ -105,14 +105,14 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
 }
 
 /**
- * Replaces the variables of the environment in a URL. A slash at the end of a value is removed; a slash after the variable
- * stays.
+ * Replaces the variables of the environment in a URL. If a value ends with a slash and a slash follows the variable, the URL
+ * has only one of them.
  */
 function fillVariables(to: string): string {
   const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
   return to.replace(/\{\{\s*(\w+)\s*\}\}(\/?)/g, (_, name: string, slash: string) => {
     const value = process?.env[name];
-    if (value) return value.replace(/\/?$/, slash);
+    if (value) return value.endsWith(slash) ? value : value + slash;
     throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: the environment has no ${name}`);
   });
 }

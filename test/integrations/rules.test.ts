@@ -194,10 +194,12 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s of a rule is
   );
 });
 
-test("an environment variable in the target may be set later, and its value may end with a slash", async () => {
+test("an environment variable in the target may be set later, and a slash at the end of its value is kept, but not doubled", async () => {
   const rules = {
     "/api/**": { proxy: "{{ FETCHWAY_TEST_API }}/**" },
     "/one": { proxy: "{{FETCHWAY_TEST_API}}" },
+    "/dir": { proxy: "{{FETCHWAY_TEST_DIR}}" },
+    "/below/**": { proxy: "{{FETCHWAY_TEST_DIR}}/**" },
   };
   const missing = { options: { to: "{{FETCHWAY_TEST_API}}/**" } };
   expect(() => proxy.handler(missing)).toThrow(
@@ -209,6 +211,9 @@ test("an environment variable in the target may be set later, and its value may 
     try {
       expect(await targetOf(`${origin}/api/a`)).toBe("/a");
       expect(await targetOf(`${origin}/one?x`)).toBe("/?x");
+      vi.stubEnv("FETCHWAY_TEST_DIR", `${upstream.url}/dir/`);
+      expect(await targetOf(`${origin}/dir`)).toBe("/dir/");
+      expect(await targetOf(`${origin}/below/a`)).toBe("/dir/a");
     } finally {
       vi.unstubAllEnvs();
     }
