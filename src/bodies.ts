@@ -172,7 +172,12 @@ export function transformJson<Value = unknown>(
       throw new UnreadableError("is not JSON", { cause: thrown });
     }
     const changed = await change(value, response, request);
-    return changed === undefined ? undefined : JSON.stringify(changed);
+    if (changed === undefined) return undefined;
+    const json = JSON.stringify(changed) as string | undefined;
+    if (json !== undefined) return json;
+    throw new TypeError(
+      "fetchway: the function of transformJson must return a value that JSON can represent, or undefined",
+    );
   };
   return transform(changeText, compileTransform(options, JSON_TYPES));
 }

@@ -231,6 +231,16 @@ describe("transformText", () => {
     await expect(failing).rejects.toThrow("the app's");
     const wrong = transformText((() => 5) as never);
     await expect(pass(wrong, { body: bytes("a") })).rejects.toThrow("must return a string");
+    const headers = ["Content-Type", "application/json"];
+    for (const value of [() => {}, Symbol("a"), { toJSON() {} }]) {
+      const broken = pass(
+        transformJson(() => value),
+        { headers, body: bytes("{}") },
+      );
+      await expect(broken).rejects.toThrow(
+        "transformJson must return a value that JSON can represent",
+      );
+    }
   });
 
   test("event streams and upgrades are not changed", async () => {
