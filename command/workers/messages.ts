@@ -18,6 +18,8 @@ export interface Begin {
   readonly type: "begin";
   readonly port: number;
   readonly host: string;
+  /** Milliseconds within which the worker finishes its requests and tunnels after `stop`. */
+  readonly stopTimeout: number;
   /** The number of workers: each gets its share of the limits for connections. */
   readonly count: number;
   /** The form of the log. With `--log auto`, it depends on the stdout of the parent. */

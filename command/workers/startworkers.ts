@@ -67,8 +67,7 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor(
-    { port, host, count, log, demo, secret, record: server.record },
-    stopTimeout,
+    { port, host, stopTimeout, count, log, demo, secret, record: server.record },
     server.workerTimeout,
   );
   const { poolStats, clientStats, usage } = supervisor.totals;

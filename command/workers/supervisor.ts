@@ -103,7 +103,6 @@ const MISUSE = 2;
 /** The workers of the command, seen from their parent. */
 export class Supervisor {
   readonly #begin: Begin;
-  readonly #stopTimeout: number;
   readonly #places: readonly Slot[];
   readonly #members: Set<WorkerProcess> = new Set();
   readonly #lines: LineWriter;
@@ -130,11 +129,9 @@ export class Supervisor {
   recording: HarFile | undefined;
 
   /**
-   * @param stopTimeout milliseconds within which workers finish their requests and tunnels when the command stops
    * @param workerTimeout milliseconds without a heartbeat after which a worker is replaced; 0 for never
    */
-  constructor(begin: Omit<Begin, "type">, stopTimeout: number, workerTimeout: number) {
-    this.#stopTimeout = stopTimeout;
+  constructor(begin: Omit<Begin, "type">, workerTimeout: number) {
     this.#heartbeat = new Heartbeat(workerTimeout, (member) => this.#onSilence(member));
     this.#begin = { type: "begin", ...begin };
     this.#places = Array.from({ length: begin.count }, () => ({
@@ -249,7 +246,7 @@ export class Supervisor {
     this.#isStopping = true;
     this.#onRunning = onRunning;
     for (const { timer } of this.#places) clearTimeout(timer);
-    await this.#endAll({ type: "stop" }, this.#stopTimeout + KILL_AFTER);
+    await this.#endAll({ type: "stop" }, this.#begin.stopTimeout + KILL_AFTER);
     return this.#cut;
   }
 
@@ -461,7 +458,7 @@ export class Supervisor {
         `worker ${pid}, which was replaced, does not answer: it is killed with all its connections`,
       );
       worker.process.kill("SIGKILL");
-    }, this.#stopTimeout + KILL_AFTER);
+    }, this.#begin.stopTimeout + KILL_AFTER);
     void obeyed.then(() => clearTimeout(timer));
   }
 

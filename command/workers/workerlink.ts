@@ -111,9 +111,9 @@ export class WorkerLink {
    * The server options that the parent decides. They override the config file, which may have changed since the parent read
    * it.
    */
-  get given(): Pick<ServerSettings, "port" | "host" | "log" | "record"> {
-    const { port, host, log, record } = this.begin;
-    return { port, host, log, ...(record !== undefined && { record }) };
+  get given(): Pick<ServerSettings, "port" | "host" | "stopTimeout" | "log" | "record"> {
+    const { port, host, stopTimeout, log, record } = this.begin;
+    return { port, host, stopTimeout, log, ...(record !== undefined && { record }) };
   }
 
   /** Sends an entry of the recording to the parent, which writes the file. */
