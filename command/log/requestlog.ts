@@ -226,5 +226,6 @@ function toIsoTime(time: number): string {
 
 /** Renders the notice of lines that were dropped. */
 export function describeDropped(count: number): string {
-  return `${count} ${count === 1 ? "line was" : "lines were"} dropped: the reader of this log is too slow`;
+  const lines = count === 1 ? "line was" : "lines were";
+  return `${count} ${lines} dropped: this log could not be written, or its reader is too slow`;
 }

@@ -17,7 +17,12 @@ import {
   renderSize,
 } from "../../command/log/lineforms.ts";
 import { LineWriter } from "../../command/log/linewriter.ts";
-import { chooseLogForm, type LogForm, RequestLog } from "../../command/log/requestlog.ts";
+import {
+  chooseLogForm,
+  describeDropped,
+  type LogForm,
+  RequestLog,
+} from "../../command/log/requestlog.ts";
 import { clientGone, placeError, ProxyError } from "../../src/error.ts";
 import { endOf } from "./_requestend.ts";
 import { until } from "../helpers/wait.ts";
@@ -584,7 +589,7 @@ describe("the writer of log lines", () => {
         const said: string[] = [];
         const output = Object.assign(new SlowOutput(), { fd: full });
         output.failure = Object.assign(new Error("no space"), { code: "ENOSPC" });
-        const writer = new LineWriter(output, dropped, (text) => said.push(text));
+        const writer = new LineWriter(output, describeDropped, (text) => said.push(text));
         writer.write("a\nb");
         await until(() => said.length === 1, "the first report");
         writer.write("c");
@@ -593,7 +598,9 @@ describe("the writer of log lines", () => {
         output.fd = file;
         writer.write("d");
         await writer.close();
-        expect(readFileSync(path, "utf8")).toBe("d\n3 dropped\n");
+        expect(readFileSync(path, "utf8")).toBe(
+          "d\n3 lines were dropped: this log could not be written, or its reader is too slow\n",
+        );
         expect(said).toEqual([
           "the log cannot be written (ENOSPC); its lines are lost",
           "the log is written again; 3 of its lines are lost",
