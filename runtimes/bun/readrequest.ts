@@ -34,7 +34,10 @@ function readPeerAddress(request: Request, server: BunServer | undefined): strin
   }
 }
 
-/** The seconds after which Bun closes an idle connection by default. */
+/**
+ * The seconds after which Bun closes an idle connection by default. Bun does not expose the server's own `idleTimeout`, but
+ * applies it again at the connection's next request.
+ */
 const IDLE_TIMEOUT = 10;
 
 /**

@@ -74,7 +74,7 @@ test("a proxy that is the options of Bun.serve accepts bodies of any size, and f
   expect(await client.read()).toMatchObject({ status: 200, text: `127.0.0.1 ${size}` });
 });
 
-test("the server's idle timeout does not end an exchange, and applies again afterwards", async () => {
+test("the server's idle timeout does not end an exchange, and Bun's default applies afterwards", async () => {
   const past = 6000;
   upstream.script = async (call) => {
     if (call.target === "/late") await pause(past);
