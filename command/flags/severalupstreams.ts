@@ -30,7 +30,9 @@ import { addStreamInterceptors, streamSchema, type StreamSettings } from "./stre
 /** Several upstreams, each with an optional weight. */
 export type TargetList = readonly (TargetAddress | BalancedTarget)[];
 
-/** The options of a route: those of a proxy, those for streams, a mirror as data, and a target that may be several upstreams. */
+/**
+ * The options of a route: those of a proxy, those for streams, a mirror as data, and a target that may be several upstreams.
+ */
 export interface RouteOptions
   extends Omit<CreateProxyOptions, "mirror" | "target">, MirrorOption, StreamSettings {
   target: CreateProxyOptions["target"] | TargetList;

@@ -34,7 +34,8 @@ export function checkRedirect(
 
 /**
  * Returns a function that answers each request with 308, or with 400 if it names no host. After a 308, the client repeats the
- * request with its method and body (RFC 9110 §15.4.9); after a 301, it may repeat a POST as a GET. Caddy also answers with 308.
+ * request with its method and body (RFC 9110 §15.4.9); after a 301, it may repeat a POST as a GET. Caddy also answers with
+ * 308.
  * @param port the port of the HTTPS server; `""` for 443
  * @param report receives the end of each request
  */

@@ -93,7 +93,8 @@ export interface Incoming extends Client {
 export function bodyWasRead(): TypeError {
   return new TypeError(
     "fetchway: the request's body has already been read; proxy before reading it, " +
-      "read request.clone() instead, or pass new Request(request.url, { method, headers, body }) without the old content-length",
+      "read request.clone() instead, or pass new Request(request.url, { method, headers, body }) " +
+      "without the old content-length",
   );
 }
 

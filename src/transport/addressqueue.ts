@@ -98,7 +98,10 @@ export class AddressQueue<T extends Waiting> {
     return this.#firstAccount?.first as T | undefined;
   }
 
-  /** Yields all waiting requests in the order in which they are served. The caller may remove the yielded request. */
+  /**
+   * Yields all waiting requests, address after address: first those of the addresses that have at most their share of the
+   * places. The caller may remove the yielded request.
+   */
   *inOrder(): Generator<T> {
     const share = this.#share;
     for (const isOver of [false, true]) {

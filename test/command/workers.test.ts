@@ -352,14 +352,6 @@ test("a second signal ends all workers immediately", async () => {
   await answers;
 });
 
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}
-
 test("a worker that does not answer is killed after the deadline", async () => {
   const file = join(folder, "hangs.mjs");
   const hook = 'onRequest() { console.error("hangs"); for (;;); }';
@@ -376,15 +368,15 @@ test("a worker that does not answer is killed after the deadline", async () => {
     "hangs\nfetchway: workers that did not answer were killed with all their connections\n",
   );
   expect(await answer).toBe("lost");
-  expect(workers.filter(isAlive)).toEqual([]);
+  expect(workers.filter(isRunning)).toEqual([]);
 });
 
 test("the workers end if their parent process ends", async () => {
   const { proxy, pids } = await startWorkers(`${upstream.url} --log off`);
   const workers = await pids();
-  expect(workers.filter(isAlive)).toHaveLength(2);
+  expect(workers.filter(isRunning)).toHaveLength(2);
   await proxy.kill();
-  await until(() => workers.filter(isAlive).length === 0, "the end of the workers");
+  await until(() => workers.filter(isRunning).length === 0, "the end of the workers");
 });
 
 test("if too many workers have retired, --stop-timeout applies to the oldest", async () => {
@@ -508,6 +500,22 @@ describe("a config file", () => {
       "fetchway: reload.mjs: server.stopTimeout has changed: restart the command for that",
       "",
     ]);
+  });
+
+  test("a stopTimeout that it changes applies to no worker before a restart of the command", async () => {
+    let running = 0;
+    upstream.handler = (_, res) => res.write(`${++running}`);
+    const file = write("stop.mjs", "1", "server: { stopTimeout: 1 }");
+    const { proxy, origin } = await startWorkers(`--config ${file} --log off`);
+    write("stop.mjs", "2", "server: { stopTimeout: 60_000 }");
+    await proxy.says(/2 workers have been replaced/);
+    const answer = ask(origin).catch(() => {});
+    await until(() => running === 1, "the request at the upstream");
+    proxy.child.kill("SIGTERM");
+    expect(await within(proxy.exit, "the exit")).toBe(1);
+    await answer;
+    expect(proxy.stderr).toContain("stopped after 1 ms: 1 request cut off");
+    expect(proxy.stderr).not.toContain("killed");
   });
 
   test("can set the number of workers", async () => {

@@ -46,12 +46,7 @@ describe("X-Forwarded-For", () => {
     ["6.6.6.6, 10.0.0.2\xa0", "10.0.0.2\xa0"],
   ])("of the chain %s, %s is kept", (value, left) => {
     expect(cut("X-Forwarded-For", [value])).toBe(left);
-    expect(
-      cut(
-        "x-forwarded-for",
-        value.split(",").map((each) => each),
-      ),
-    ).toBe(left);
+    expect(cut("x-forwarded-for", value.split(","))).toBe(left);
   });
 
   test.each(["", " , ,"])("with the empty value %j is removed", (value) => {

@@ -157,7 +157,9 @@ describe("a client whose listener is added later", () => {
       const client = new FakeClient();
       client.listenAfter = 20;
       const scope = new Scope(client, timeout, 0);
+      expect(client.listeners.size).toBe(0);
       scope.listenNow();
+      expect(client.listeners.size).toBe(1);
       vi.advanceTimersByTime(500);
       expect(scope.error).toBeUndefined();
       client.leave();
