@@ -101,16 +101,25 @@ export class Overload {
     if (this.#probe !== undefined) {
       this.#judge(false);
     } else if (this.isActive || this.#parts.countRunning() >= MIN_RUNNING) {
-      this.#probedAt = now;
-      this.#connectedAt = undefined;
-      this.#probe = connect({ host: this.#host, port: this.#port }).unref();
-      this.#probe.on("connect", () => (this.#connectedAt = performance.now()));
-      // If no connection is possible, such as without a free port, nothing is measured.
-      this.#probe.on("error", () => this.#endProbe());
+      this.#sendProbe(now);
     } else {
       clearInterval(this.#timer);
       this.#timer = undefined;
     }
+  }
+
+  #sendProbe(now: number): void {
+    this.#probedAt = now;
+    this.#connectedAt = undefined;
+    const probe = connect({ host: this.#host, port: this.#port }).unref();
+    this.#probe = probe;
+    probe.on("connect", () => {
+      if (probe === this.#probe) this.#connectedAt = performance.now();
+    });
+    // If no connection is possible, such as without a free port, nothing is measured.
+    probe.on("error", () => {
+      if (probe === this.#probe) this.#endProbe();
+    });
   }
 
   #endProbe(): void {
