@@ -114,7 +114,7 @@ export class UnansweredUpgrade implements RoutedUpgrade {
     let isSwitched = false;
     try {
       if (opened === undefined || status !== 204) return false;
-      if (removeHeader(fields, TOKEN_FIELD)[0] !== this.#token) return false;
+      if (removeHeader(fields, TOKEN_FIELD) !== this.#token) return false;
       this.#client.switchTo(opened, cleanInterimHeaders(fields));
       return (isSwitched = true);
     } finally {

@@ -53,11 +53,9 @@ const HYPHEN = 0x2d;
  */
 function foldsTo(name: string, folded: string): boolean {
   for (let i = 0; i < folded.length; i++) {
-    const code = name.charCodeAt(i);
+    const code = toLower(name.charCodeAt(i));
     const wanted = folded.charCodeAt(i);
-    if (code === wanted) continue;
-    const isUpper = code >= 0x41 /* A */ && code <= 0x5a; /* Z */
-    if (isUpper ? code + 0x20 !== wanted : wanted !== HYPHEN || isLetterOrDigit(code)) return false;
+    if (code !== wanted && (wanted !== HYPHEN || isLetterOrDigit(code))) return false;
   }
   return true;
 }
@@ -68,18 +66,21 @@ function isLetterOrDigit(code: number): boolean {
 }
 
 /**
- * Whether a field has this name, in any letter case. Most names differ in their length or first letter, so comparing
- * characters is cheaper than `toLowerCase`, which copies the name.
- * @param lower the name in lower case
+ * Whether two names are equal, in any letter case. Most names differ in their length or first letter, so comparing characters
+ * is cheaper than `toLowerCase`, which copies the name.
  */
-export function isName(name: string, lower: string): boolean {
-  if (name.length !== lower.length) return false;
-  for (let i = 0; i < lower.length; i++) {
-    let code = name.charCodeAt(i);
-    if (code >= 0x41 /* A */ && code <= 0x5a /* Z */) code += 0x20;
-    if (code !== lower.charCodeAt(i)) return false;
+export function isName(name: string, other: string): boolean {
+  if (name.length !== other.length) return false;
+  for (let i = 0; i < name.length; i++) {
+    const code = name.charCodeAt(i);
+    const wanted = other.charCodeAt(i);
+    if (code !== wanted && toLower(code) !== toLower(wanted)) return false;
   }
   return true;
+}
+
+function toLower(code: number): number {
+  return code >= 0x41 /* A */ && code <= 0x5a /* Z */ ? code + 0x20 : code;
 }
 
 /** Returns a name as a CGI-like upstream may read it: in lower case, with `-` for all characters but letters and digits. */
@@ -136,45 +137,41 @@ export function deleteHeader(headers: HeaderList, name: string): HeaderList {
   return withoutNames(headers, new NameSet([name]));
 }
 
-/**
- * Returns the value of the first field of this name, or undefined if there is none.
- * @param lower the name in lower case
- */
-export function getHeader(headers: HeaderList, lower: string): string | undefined {
+/** Returns the value of the first field of this name, in any letter case; undefined if there is none. */
+export function getHeader(headers: HeaderList, name: string): string | undefined {
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
-    if (isName(name, lower)) return headers[i + 1];
+    if (isName(headers[i] as string, name)) return headers[i + 1];
   }
   return undefined;
 }
 
-/**
- * Returns the values of all fields of this name.
- * @param lower the name in lower case
- */
-export function getHeaders(headers: HeaderList, lower: string): string[] {
-  return headers.filter((_, i) => i % 2 === 1 && isName(headers[i - 1] as string, lower));
+/** Returns the values of all fields of this name, in any letter case. */
+export function getHeaders(headers: HeaderList, name: string): string[] {
+  const values: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    if (isName(headers[i] as string, name)) values.push(headers[i + 1] as string);
+  }
+  return values;
 }
 
 /**
- * Removes all fields of this name from a list, in place, and returns their values.
- * @param lower the name in lower case
+ * Removes all fields of this name, in any letter case, from a list, in place.
+ * @returns the values that are not empty, as one list (RFC 9110 §5.3); undefined if there are none
  */
-export function removeHeader(headers: HeaderList, lower: string): string[] {
-  const values: string[] = [];
+export function removeHeader(headers: HeaderList, name: string): string | undefined {
+  let list: string | undefined;
   let end = 0;
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    if (isName(name, lower)) {
-      values.push(value);
-      continue;
+    if (!isName(headers[i] as string, name)) {
+      headers[end++] = headers[i] as string;
+      headers[end++] = value;
+    } else if (trimOws(value) !== "") {
+      list = list === undefined ? value : `${list}, ${value}`;
     }
-    headers[end++] = name;
-    headers[end++] = value;
   }
   headers.length = end;
-  return values;
+  return list;
 }
 
 /**

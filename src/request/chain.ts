@@ -2,16 +2,12 @@ import { type HeaderList, foldName, getHeaders, removeHeader, trimOws } from "..
 import { REQUEST_ASSERTIONS } from "../fields/hopbyhop.ts";
 import type { Trust } from "./trust.ts";
 
-/** Matches the first letter of the names of all forwarding fields. */
-const FIRST = /^[cftx]/i;
-/** The fields with the addresses of the client and of the proxies. */
-const CHAIN = /^(?:x-forwarded-for|forwarded)$/i;
 /** The fields with the scheme, the host and the port that the client has requested. */
 const REQUESTED = /^x-forwarded-(?:proto|host|port)$/i;
 
 /**
- * Drops those values of a request's forwarding fields that no trusted proxy has written. The caller must have checked
- * that the peer that sent the request is trusted.
+ * Drops those values of a request's forwarding fields that no trusted proxy has written, in place. The caller must have
+ * checked that the peer that sent the request is trusted.
  *
  * Each proxy appends the address of its peer. So the function reads the addresses from right to left: the first address
  * that is not trusted is the client, and the client itself may have written all values to the left of it.
@@ -24,35 +20,35 @@ const REQUESTED = /^x-forwarded-(?:proto|host|port)$/i;
  * pass on without recognizing them.
  * @see https://www.rfc-editor.org/rfc/rfc7239#section-8.1
  */
-export function dropUntrusted(headers: HeaderList, trusts: Trust): HeaderList {
-  // Without such a letter, the list needs no copy. The test includes the values, because that is simpler: at worst, a value
-  // causes a copy that is not needed.
-  if (!headers.some((each) => FIRST.test(each))) return headers;
-  const addresses = splitList(getHeaders(headers, "x-forwarded-for").join());
+export function dropUntrusted(headers: HeaderList, trusts: Trust): void {
+  const addresses = splitList(removeHeader(headers, "x-forwarded-for"));
   const client = findClient(addresses, trusts);
   const isAllTrusted = addresses.length > 0 && client === undefined;
-  const left: HeaderList = [];
-  const requested: HeaderList = [];
+  const elements = parseForwarded(removeHeader(headers, "forwarded"));
+  /** The forwarding fields that stay, with the values that stay. */
+  const kept: HeaderList = [];
+  if (addresses.length > 0) kept.push("X-Forwarded-For", addresses.slice(client).join(", "));
+  let end = 0;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
     if (REQUESTED.test(name)) {
-      const kept = isAllTrusted ? value : splitList(value).at(-1);
-      if (kept === undefined) continue;
-      if (!isAllTrusted) removeHeader(requested, name.toLowerCase());
-      requested.push(name, kept);
-    } else if (!CHAIN.test(name) && !isAlias(name)) {
-      left.push(name, value);
+      const last = isAllTrusted ? value : splitList(value).at(-1);
+      if (last === undefined) continue;
+      if (!isAllTrusted) removeHeader(kept, name);
+      kept.push(name, last);
+    } else if (!isAlias(name)) {
+      headers[end++] = name;
+      headers[end++] = value;
     }
   }
-  if (addresses.length > 0) left.push("X-Forwarded-For", addresses.slice(client).join(", "));
-  left.push(...requested);
-
-  const elements = parseForwarded(getHeaders(headers, "forwarded").join());
-  const nodes = elements.map(({ node }) => node);
-  const kept = elements.slice(findClient(nodes, trusts));
-  if (kept.length > 0) left.push("Forwarded", kept.map(({ text }) => text).join(", "));
-  return left;
+  if (elements.length > 0) {
+    const nodes = elements.map(({ node }) => node);
+    const texts = elements.slice(findClient(nodes, trusts)).map(({ text }) => text);
+    kept.push("Forwarded", texts.join(", "));
+  }
+  for (const each of kept) headers[end++] = each;
+  headers.length = end;
 }
 
 /**
@@ -75,7 +71,8 @@ function isAlias(name: string): boolean {
   return REQUEST_ASSERTIONS.has(name) && foldName(name) !== name.toLowerCase();
 }
 
-function splitList(value: string): string[] {
+function splitList(value = ""): string[] {
+  if (value === "") return [];
   // Most lists have one member, which `split` and `filter` would copy twice.
   const members = value.includes(",") ? value.split(",").map(trimOws) : [trimOws(value)];
   return members.includes("") ? members.filter((each) => each !== "") : members;
@@ -83,8 +80,11 @@ function splitList(value: string): string[] {
 
 /** Returns the index of the last node that is not trusted; undefined if all are trusted. */
 function findClient(nodes: (string | undefined)[], trusts: Trust): number | undefined {
-  const index = nodes.findLastIndex((node) => !trusts(node && withoutPort(node)));
-  return index < 0 ? undefined : index;
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const node = nodes[i];
+    if (!trusts(node && withoutPort(node))) return i;
+  }
+  return undefined;
 }
 
 /** Returns the address of a node such as `1.2.3.4:5678` or `[::1]:_hidden` (RFC 7239 §6). */
@@ -113,7 +113,7 @@ const PARAMETER = new RegExp(
 );
 
 /** Parses a `Forwarded` list (RFC 7239 §4). Returns no elements if any of them is malformed. */
-function parseForwarded(list: string): Element[] {
+function parseForwarded(list = ""): Element[] {
   const elements: Element[] = [];
   if (list === "") return elements;
   let names = new Map<string, string>();

@@ -96,7 +96,8 @@ export function toUpstreamRequest(
       ? (head.host ?? incoming.authority)
       : agreeOnHost(incoming.named, head.host, incoming.secure);
 
-  let headers = trusts ? dropUntrusted(head.headers, trusts) : head.headers;
+  let { headers } = head;
+  if (trusts) dropUntrusted(headers, trusts);
   if (isTrace) headers = withoutSecrets(headers);
   else {
     addForwarded(headers, rules.forwarded, trusts !== undefined || rules.kept !== undefined, {
@@ -288,7 +289,8 @@ export function addForwarded(
 ): void {
   if (style === "none") return;
   const proto = client.secure ? "https" : "http";
-  const address = client.address && withoutZone(client.address);
+  // The zone names a network interface, which is meaningless on other machines (RFC 4007 §11.2).
+  const address = client.address && partBefore("%", client.address);
   if (style === "forwarded") {
     append(headers, "Forwarded", toElement(client, address, proto), inbound);
     return;
@@ -308,19 +310,16 @@ function portOf(authority: string): string | undefined {
   return WITH_PORT.test(authority) ? authority.slice(authority.lastIndexOf(":") + 1) : undefined;
 }
 
-/**
- * Removes the zone from an address, because the name of a network interface is meaningless on other machines (RFC 4007
- * §11.2).
- */
-function withoutZone(address: string): string {
-  const end = address.indexOf("%");
-  return end < 0 ? address : address.slice(0, end);
+/** Returns a text up to a separator; all of it without one. */
+function partBefore(separator: string, text: string): string {
+  const end = text.indexOf(separator);
+  return end < 0 ? text : text.slice(0, end);
 }
 
 /** Adds `value` to the end of a list field; all lines of the field become one. */
 function append(headers: HeaderList, name: string, value: string, inbound: boolean): void {
-  const before = inbound ? removeHeader(headers, name.toLowerCase()).join(", ") : "";
-  headers.push(name, before === "" ? value : `${before}, ${value}`);
+  const before = inbound ? removeHeader(headers, name) : undefined;
+  headers.push(name, before === undefined ? value : `${before}, ${value}`);
 }
 
 /**
@@ -334,8 +333,8 @@ function setUnlessThere(
   value: string,
   inbound: boolean,
 ): string {
-  const there = inbound ? getHeader(headers, name.toLowerCase()) : undefined;
-  if (there !== undefined) return trimOws(there.split(",", 1)[0] as string);
+  const there = inbound ? getHeader(headers, name) : undefined;
+  if (there !== undefined) return trimOws(partBefore(",", there));
   headers.push(name, value);
   return value;
 }
@@ -364,14 +363,14 @@ function quote(value: string): string {
  * @see https://www.rfc-editor.org/rfc/rfc9110#section-7.6.3
  */
 export function addVia(headers: HeaderList, pseudonym: string, version: string): void {
-  const passed = removeHeader(headers, "via").filter((value) => trimOws(value) !== "");
-  const names = passed.join(",").split(",").map(readPseudonym);
-  if (names.includes(pseudonym.toLowerCase())) {
+  const passed = removeHeader(headers, "via");
+  if (passed?.split(",").map(readPseudonym).includes(pseudonym.toLowerCase())) {
     throw new ProxyError("proxy_loop_detected", {
       message: `the request has passed ${pseudonym} before`,
     });
   }
-  headers.push("Via", [...passed, `${version} ${pseudonym}`].join(", "));
+  const own = `${version} ${pseudonym}`;
+  headers.push("Via", passed === undefined ? own : `${passed}, ${own}`);
 }
 
 /** Returns the name in an entry of `Via`, such as `1.1 name (comment)`, in lower case. */

@@ -36,7 +36,8 @@ export function compileRanges(entries: readonly string[]): (text: string) => boo
   const ranges = entries.flatMap(rangesOf);
   return (text) => {
     const address = parseIPAddress(text);
-    if (address !== undefined) for (const range of ranges) if (isIn(address, range)) return true;
+    if (address === undefined) return false;
+    for (let i = 0; i < ranges.length; i++) if (isIn(address, ranges[i] as Range)) return true;
     return false;
   };
 }
@@ -108,7 +109,8 @@ export function parseIPAddress(text: string): Address | undefined {
   if (zoneAt >= 0 && /[\s%/]|^$/.test(zone)) return undefined;
   const plain = zoneAt < 0 ? text : text.slice(0, zoneAt);
   const ipv4 = parseIPv4(text);
-  const words = ipv4 === undefined ? parseIPv6(plain) : [0, 0, 0, 0, 0, 0xffff, ipv4[0], ipv4[1]];
+  const words =
+    ipv4 === undefined ? parseIPv6(plain) : [0, 0, 0, 0, 0, 0xffff, ipv4 >>> 16, ipv4 & 0xffff];
   return words && { words, zone };
 }
 
@@ -122,8 +124,8 @@ export function isIPAddress(text: unknown): text is string {
   return typeof text === "string" && parseIPAddress(text) !== undefined;
 }
 
-/** Returns the last two words of an IPv4 address such as `192.0.2.7`; undefined for any other text. */
-function parseIPv4(text: string): [high: number, low: number] | undefined {
+/** Returns the 32 bits of an IPv4 address such as `192.0.2.7`; undefined for any other text. */
+function parseIPv4(text: string): number | undefined {
   let before = 0;
   let byte = -1;
   let dots = 0;
@@ -141,7 +143,7 @@ function parseIPv4(text: string): [high: number, low: number] | undefined {
       dots++;
     }
   }
-  return byte < 0 || dots !== 3 ? undefined : [before >> 8, ((before & 255) << 8) + byte];
+  return byte < 0 || dots !== 3 ? undefined : before * 256 + byte;
 }
 
 /** Returns the words of an IPv6 address without a zone; undefined for any other text. */
@@ -163,8 +165,8 @@ function parseIPv6(text: string): number[] | undefined {
     } else if (text[i] === ".") {
       const ipv4 = parseIPv4(text.slice(start));
       if (ipv4 === undefined || count > 6) return undefined;
-      words[count++] = ipv4[0];
-      words[count++] = ipv4[1];
+      words[count++] = ipv4 >>> 16;
+      words[count++] = ipv4 & 0xffff;
       break;
     } else {
       const isEnd = i === text.length;

@@ -51,6 +51,8 @@ const { balance } = await import("../../src/upstreams/balance.ts");
 
 /** The options whose cost is counted, by the names that `startWork` gets as `part`. */
 const parts: Record<string, ProxyOptions> = {
+  trustProxy: { trustProxy: ["127.0.0.0/8"] },
+  startTrace: { startTrace: true },
   serverTiming: { serverTiming: true },
   onRequestEnd: { onRequestEnd() {} },
   onRequest: { onRequest: (draft) => draft.headers.set("x-a", "1") },

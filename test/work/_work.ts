@@ -8,7 +8,7 @@ import { connect, type Client } from "../helpers/client.ts";
 import { hostFile, hostNode } from "../hosts/_node.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { pause, within } from "../helpers/wait.ts";
-import { request } from "../helpers/wire.ts";
+import { type Header, request } from "../helpers/wire.ts";
 
 export const workHosts = ["node", "srvx", "h3", "hono"] as const;
 export type WorkHost = (typeof workHosts)[number];
@@ -49,6 +49,18 @@ export function concurrently(times: number): Ask {
 /** Sends no body; the response body arrives together with its head. */
 export const get: Ask = async (client) => {
   client.send(request("GET", "/a?b=c", [["Accept", "*/*"]]));
+  assert.equal((await client.read()).status, 200);
+};
+
+/** Sends the fields of another proxy in front, with an IPv6 address. */
+export const getForwarded: Ask = async (client) => {
+  const fields: Header[] = [
+    ["Accept", "*/*"],
+    ["X-Forwarded-For", "2001:db8:1::7"],
+    ["X-Forwarded-Proto", "https"],
+    ["X-Forwarded-Host", "shop.example"],
+  ];
+  client.send(request("GET", "/a?b=c", fields));
   assert.equal((await client.read()).status, 200);
 };
 

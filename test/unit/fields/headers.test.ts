@@ -55,6 +55,8 @@ describe("header lists", () => {
   test("`withoutNames` removes all fields of a name, and `getHeader` returns the first value", () => {
     expect(withoutNames(["A", "1", "b", "2", "a", "3"], new NameSet(["a"]))).toEqual(["b", "2"]);
     expect(getHeader(["X-A", "1", "x-a", "2"], "x-a")).toBe("1");
+    expect(getHeader(["x-a", "1"], "X-A")).toBe("1");
+    expect(getHeader(["x-^", "1"], "X-~")).toBeUndefined();
     expect(getHeader(["X-A", "1"], "x-b")).toBeUndefined();
   });
 

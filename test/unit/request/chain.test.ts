@@ -1,15 +1,23 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { rfc } from "../../conformance/rfc.ts";
+import type { HeaderList } from "../../../src/fields/headers.ts";
 import { dropUntrusted } from "../../../src/request/chain.ts";
 import { compileTrust, type Trust } from "../../../src/request/trust.ts";
 
 const ours = compileTrust(["10.0.0.0/8", "fd00::/8"]) as Trust;
 const everybody = compileTrust(true) as Trust;
 
+/** Returns the fields that `dropUntrusted` leaves. */
+function leave(fields: HeaderList, trusts: Trust): HeaderList {
+  const headers = [...fields];
+  dropUntrusted(headers, trusts);
+  return headers;
+}
+
 /** Calls `dropUntrusted` with a field that has these lines, and returns the remaining value of the field. */
 function cut(name: string, lines: string[], trusts: Trust = ours): string | undefined {
-  const left = dropUntrusted(
+  const left = leave(
     lines.flatMap((line) => [name, line]),
     trusts,
   );
@@ -98,11 +106,11 @@ describe("scheme, host and port of the client's request", () => {
       const chain = ["X-Forwarded-For", "203.0.113.7"];
       const whole = ["X-Forwarded-For", "10.0.0.1"];
       const lines = [name, "evil, b", name, "c, d"];
-      expect(dropUntrusted([name, "a", ...chain], ours)).toEqual([...chain, name, "a"]);
-      expect(dropUntrusted([...chain, ...lines], ours)).toEqual([...chain, name, "d"]);
-      expect(dropUntrusted([...chain, name, " , "], ours)).toEqual(chain);
-      expect(dropUntrusted([...whole, ...lines], ours)).toEqual([...whole, ...lines]);
-      expect(dropUntrusted([...chain, ...lines], everybody)).toEqual([...chain, ...lines]);
+      expect(leave([name, "a", ...chain], ours)).toEqual([...chain, name, "a"]);
+      expect(leave([...chain, ...lines], ours)).toEqual([...chain, name, "d"]);
+      expect(leave([...chain, name, " , "], ours)).toEqual(chain);
+      expect(leave([...whole, ...lines], ours)).toEqual([...whole, ...lines]);
+      expect(leave([...chain, ...lines], everybody)).toEqual([...chain, ...lines]);
     },
   );
 
@@ -111,9 +119,9 @@ describe("scheme, host and port of the client's request", () => {
     (name) => {
       const lines = [name, "evil, b", name, "c, d"];
       for (const trusts of [ours, everybody]) {
-        expect(dropUntrusted(lines, trusts)).toEqual([name, "d"]);
-        expect(dropUntrusted([...lines, "X-Forwarded-For", " , "], trusts)).toEqual([name, "d"]);
-        expect(dropUntrusted([name, "d"], trusts)).toEqual([name, "d"]);
+        expect(leave(lines, trusts)).toEqual([name, "d"]);
+        expect(leave([...lines, "X-Forwarded-For", " , "], trusts)).toEqual([name, "d"]);
+        expect(leave([name, "d"], trusts)).toEqual([name, "d"]);
       }
     },
   );
@@ -130,7 +138,7 @@ test("aliases such as X_Forwarded_For are removed, and other fields are kept", (
     "1",
   ];
   for (const trusts of [ours, everybody]) {
-    expect(dropUntrusted([...aliases, ...others], trusts)).toEqual(others);
+    expect(leave([...aliases, ...others], trusts)).toEqual(others);
   }
 });
 

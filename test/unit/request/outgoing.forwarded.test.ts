@@ -75,6 +75,15 @@ describe("the style x-forwarded", () => {
     expect(headers.filter((each) => each === "X-Forwarded-Proto")).toHaveLength(2);
   });
 
+  test("empty lines of a chain add no empty members to the list", () => {
+    rfc("9110-5.6.1.1-empty-sent");
+    const inbound = ["", "1.1.1.1", " "].flatMap((value) => ["X-Forwarded-For", value]);
+    expect(forwarded("x-forwarded", {}, inbound).slice(0, 2)).toEqual([
+      "X-Forwarded-For",
+      "1.1.1.1, 192.0.2.7",
+    ]);
+  });
+
   test("leaves out the zone of an IPv6 address", () => {
     expect(forwarded("x-forwarded", { address: "fe80::1%eth0" })[1]).toBe("fe80::1");
   });
