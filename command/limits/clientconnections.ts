@@ -46,6 +46,8 @@ export interface ClientConnection {
    * `performance.now()`: since the server began to stop, or since its last request ended if that is later.
    */
   idleSince: number;
+  /** Whether the connection is closed after its present requests, because the process is overloaded. */
+  isLeaving: boolean;
 }
 
 export type RunningResponse = ServerResponse | Http2ServerResponse;
@@ -286,18 +288,25 @@ export class ClientConnections {
    * responses.
    */
   shed(share: number): void {
-    const waiting = [...this.running].filter(([res]) => !res.headersSent);
-    let count = Math.ceil(share * (this.#idle.size + waiting.length));
-    for (const connection of this.#idle) {
+    const now = performance.now();
+    const idle = [...this.#idle].filter((connection) => !isNew(connection, now));
+    const waiting = new Map<ClientConnection, RunningResponse>();
+    for (const [res, connection] of this.running) {
+      if (connection === undefined || connection.isLeaving || res.headersSent) continue;
+      waiting.set(connection, res);
+    }
+    let count = Math.ceil(share * (idle.length + waiting.size));
+    for (const connection of idle) {
       if (count-- <= 0) return;
       this.counts.evicted++;
       this.#remove(connection);
       closeConnection(connection);
     }
-    for (const [res, connection] of waiting) {
+    for (const [connection, res] of waiting) {
       if (count-- <= 0) return;
+      connection.isLeaving = true;
       closeAfter(res);
-      if (connection?.session?.closed === false) connection.session.close();
+      if (connection.session?.closed === false) connection.session.close();
     }
   }
 
@@ -351,6 +360,7 @@ export class ClientConnections {
       isTunnel: false,
       tunnels: 0,
       idleSince: 0,
+      isLeaving: false,
     };
     if (isFull) {
       this.#countRefused(describeFull(this.#limits));
@@ -444,9 +454,8 @@ export class ClientConnections {
       // From now on, the connection does not count, although its socket closes later.
       this.#remove(connection);
       // The first request of a new connection may be on its way, and would be lost if the connection were closed.
-      const isNew = connection.total === 0 && performance.now() - connection.openedAt < NEW_TIME;
-      connection.wasIdle = isNew;
-      if (isNew) this.#turnAway(connection);
+      connection.wasIdle = isNew(connection, performance.now());
+      if (connection.wasIdle) this.#turnAway(connection);
       else closeConnection(connection);
       return true;
     }
@@ -483,6 +492,11 @@ export class ClientConnections {
  * late.
  */
 const NEW_TIME = 1000;
+
+function isNew({ total, openedAt }: ClientConnection, now: number): boolean {
+  return total === 0 && now - openedAt < NEW_TIME;
+}
+
 /** Milliseconds for which a connection beyond the limits waits for its first request. */
 const TURNED_AWAY_TIME = 5000;
 

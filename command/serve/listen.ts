@@ -34,6 +34,7 @@ import {
   reopenListeners,
 } from "./listeners.ts";
 import { nearHost, openOn, suggestHosts } from "./loopback.ts";
+import { endPollingFor } from "./pollend.ts";
 import { loadServe } from "./permission.ts";
 import { acceptHttp2 } from "./priorknowledge.ts";
 import { createRedirect } from "./redirecthttp.ts";
@@ -216,6 +217,7 @@ async function openFront(
   let server: Server;
   let redirect: Server | undefined;
   let connections: ClientConnections | undefined;
+  let endPolling: (() => void) | undefined;
   let releaseClaim: (() => void) | undefined;
   try {
     // Port 0 needs no claim: the system chooses a port on which no other process listens.
@@ -256,6 +258,7 @@ async function openFront(
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       const more = await listenAlso(node, host, countListeners(), options);
       connections?.listeners.push(...more);
+      endPolling = endPollingFor(node);
       if (connections !== undefined && settings.limits?.maxConnections === "auto") {
         connections.overload = watchOverload(connections, node, more);
       }
@@ -293,8 +296,10 @@ async function openFront(
     async stopAccepting() {
       isStopping = true;
       if (connections === undefined) void redirect?.close().catch(() => {});
-      if (connections !== undefined) await connections.stopAccepting();
-      else if (server.bun !== undefined) void server.close();
+      if (connections !== undefined) {
+        await connections.stopAccepting();
+        endPolling?.();
+      } else if (server.bun !== undefined) void server.close();
     },
     admitUpgrade(message) {
       if ("stream" in message) {
@@ -375,20 +380,27 @@ function reportRefusal(reason: string, workers: number | undefined): void {
 /** The number of sockets that listen during an overload. To close and to open a socket takes as long as half a request. */
 const FEW_LISTENERS = 8;
 
-/** @param more the further listening sockets on the port of `server` */
+/**
+ * Watches for overloads of a server. After the first refusal, only the further listening sockets are opened again: whenever
+ * Node's server listens, it begins a new interval in which it does not look for late header sections.
+ * @param more the further listening sockets on the port of `server`
+ */
 function watchOverload(
   connections: ClientConnections,
   server: NetServer,
   more: readonly NetServer[],
 ): Overload {
   const { address: host, port } = server.address() as AddressInfo;
-  const listeners = [server, ...more];
+  const reportClosed = (error: unknown): void =>
+    printWarning(`cannot listen on port ${port} again: ${(error as Error).message}`);
   return new Overload(nearHost(host), port, {
     countRunning: () => connections.running.size,
     shed: (share) => connections.shed(share),
-    close: () => closeListeners(listeners),
-    reopen: (all) =>
-      reopenListeners(all ? listeners : listeners.slice(0, FEW_LISTENERS), { host, port }),
+    close: () => closeListeners([server, ...more]),
+    reopen: (all, isWanted) => {
+      const listeners = all ? more : more.slice(0, FEW_LISTENERS);
+      return reopenListeners(listeners, { host, port }, isWanted, reportClosed);
+    },
     report: () =>
       connections.warn(
         "the process is overloaded; use more processes (--workers), or --max-connections 16384",

@@ -8,7 +8,6 @@
 import { once } from "node:events";
 import { createServer, Server as NetServer, type Server, type ServerOpts } from "node:net";
 import process from "node:process";
-import { endPollingFor } from "./pollend.ts";
 
 /**
  * The number of new connections that the system queues until this process accepts them. Linux limits it to its
@@ -101,7 +100,6 @@ export async function listenAlso(
   options: ServerOpts,
 ): Promise<Server[]> {
   const { port } = server.address() as { port: number };
-  endPollingFor(server);
   const more = Array.from({ length: count - 1 }, () =>
     createServer(options, (socket) => server.emit("connection", socket)),
   );
@@ -128,22 +126,32 @@ export function closeListeners(listeners: readonly NetServer[]): void {
 }
 
 /**
- * Opens those of the listening sockets that are closed. If another process has taken the port meanwhile, the attempts go on
- * until it is free.
+ * Opens those of the listening sockets that are closed. If none can be opened, the attempts go on.
+ * @param isWanted returns whether the sockets are still wanted
+ * @param report is called with the error if nothing listens for a second
  */
 export async function reopenListeners(
   listeners: readonly NetServer[],
   address: { readonly host: string; readonly port: number },
+  isWanted: () => boolean,
+  report: (error: unknown) => void,
 ): Promise<void> {
-  const opening = listeners.map(async (listener) => {
-    while (!listener.listening) {
-      try {
+  const begin = performance.now();
+  let isReported = false;
+  while (isWanted()) {
+    const closed = listeners.filter(({ listening }) => !listening);
+    const results = await Promise.allSettled(
+      closed.map(async (listener) => {
         listener.listen({ ...address, reusePort: true, backlog: BACKLOG });
         await once(listener, "listening");
-      } catch {
-        await new Promise((resolve) => setTimeout(resolve, CLAIM_RETRY_INTERVAL));
-      }
+      }),
+    );
+    if (listeners.some(({ listening }) => listening)) return;
+    const failed = results.find((result) => result.status === "rejected");
+    if (!isReported && performance.now() - begin > 1000) {
+      isReported = true;
+      report(failed?.reason);
     }
-  });
-  await Promise.all(opening);
+    await new Promise((resolve) => setTimeout(resolve, CLAIM_RETRY_INTERVAL));
+  }
 }

@@ -24,8 +24,11 @@ const LONG_TURN = 20;
  */
 const DURATION = 1000;
 
-/** Ends polling early in each turn in which a server accepts a connection, and in later turns while turns are long. */
-export function endPollingFor(server: EventEmitter, signals: Signals = process): void {
+/**
+ * Ends polling early in each turn in which a server accepts a connection, and in later turns while turns are long.
+ * @returns a function that ends this
+ */
+export function endPollingFor(server: EventEmitter, signals: Signals = process): () => void {
   let isOnItsWay = false;
   let sentAt = 0;
   let until = 0;
@@ -46,7 +49,5 @@ export function endPollingFor(server: EventEmitter, signals: Signals = process):
     until = now + DURATION;
     send(now);
   });
-  server.on("close", () => signals.off(SIGNAL, onSignal));
-  // A server that was closed because of an overload listens again.
-  server.on("listening", () => signals.off(SIGNAL, onSignal).on(SIGNAL, onSignal));
+  return () => void signals.off(SIGNAL, onSignal);
 }

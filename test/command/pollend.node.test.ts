@@ -22,11 +22,12 @@ class FakeSignals extends EventEmitter {
 
 let server: EventEmitter;
 let signals: FakeSignals;
+let end: () => void;
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance"] });
   server = new EventEmitter();
   signals = new FakeSignals();
-  endPollingFor(server, signals as unknown as Signals);
+  end = endPollingFor(server, signals as unknown as Signals);
 });
 afterEach(() => void vi.useRealTimers());
 
@@ -52,16 +53,16 @@ test("while a signal has not arrived, no other is sent", () => {
   expect(signals.sent).toBe(1);
 });
 
-test("a closed server has no listener for the signal", () => {
-  server.emit("close");
+test("after the end, nothing listens for the signal", () => {
+  end();
   expect(signals.listenerCount("SIGURG")).toBe(0);
 });
 
 test("the signal that a new connection causes, SIGURG, arrives in this process", async () => {
   const arrived = new Promise((resolve) => process.once("SIGURG", resolve));
   const real = new EventEmitter();
-  endPollingFor(real);
+  const endReal = endPollingFor(real);
   real.emit("connection");
   await arrived;
-  real.emit("close");
+  endReal();
 });
