@@ -163,7 +163,7 @@ export interface SecurityOptions {
    */
   redirectHttp?: number;
   /**
-   * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the system's.
+   * The file of the certificate authorities in PEM that upstreams' certificates are checked against, instead of the runtime's.
    * In a config file, the path is relative to the folder of that file. The option `tls` of a target or a pool takes precedence.
    */
   ca?: string;
@@ -211,7 +211,7 @@ export const securityFlags: Flags<SecurityOptions> = {
       value: "<port>",
       help: "with --cert: send http: clients of this port to https:",
     },
-    ca: { value: "<file>", help: "trust these certificates of upstreams, not the system's" },
+    ca: { value: "<file>", help: "trust these certificates of upstreams, not the runtime's" },
     insecure: "accept any certificate of an upstream",
     cors: {
       help: "let pages of all origins read responses, without cookies",

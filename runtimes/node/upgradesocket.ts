@@ -271,10 +271,13 @@ export class UpgradeSocket implements TunnelHandler {
     }
   }
 
-  /** Closes a tunnel whose remaining bytes were not read in time. */
+  /**
+   * Closes a tunnel whose remaining bytes were not read in time. A client that does not read is at fault, because
+   * the upstream may be unable to end before.
+   */
   #closeUnread(): void {
     const { hasEnded, isFull } = this.#upstream;
-    const isClients = hasEnded && !isFull;
+    const isClients = this.#client.isFull || (hasEnded && !isFull);
     this.#close(isClients ? clientGone() : unreadEnd(this.#closeTimeout));
   }
 

@@ -200,10 +200,11 @@ const BY_ERROR_TYPE: Readonly<Record<ProxyErrorCode, Text>> = {
   ],
   connection_limit_reached: (facts) => {
     const { at, message = "too many requests wait", name } = facts;
-    return message.includes("maxRequests")
+    const limit = message.includes("maxRequests") ? "maxRequests, " : "";
+    return message.includes("every upstream")
       ? [
           message,
-          "raise maxRequests, maxQueue or queueTimeout of balance, or find out why they are slow",
+          `raise ${limit}maxQueue or queueTimeout of balance, or find out why they are slow`,
         ]
       : [
           `${at}: ${message}`,

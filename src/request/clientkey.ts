@@ -20,8 +20,10 @@ export function clientAddressOf(
 ): string | undefined {
   try {
     let address = clientAddress ? clientAddress(incoming.request(), context) : incoming.address;
-    // The address that the app returns may be that of a trusted proxy.
-    if (trusts?.(address ?? incoming.address) === true) {
+    // As for the upstream request, the forwarding fields count only if the peer is trusted. The address that the app returns
+    // may be that of a further trusted proxy.
+    const isTrusted = trusts?.(incoming.address ?? address) === true;
+    if (isTrusted && trusts(address ?? incoming.address)) {
       address = findAddress(incoming.headers, trusts) ?? address;
     }
     return address;

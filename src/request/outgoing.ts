@@ -194,7 +194,8 @@ export function cleanRequestHeaders(
     }
     switch (name.length) {
       case 2:
-        // By default, `te` is the only dropped field of this length. Its value is a list (RFC 9110 §10.1.4).
+        if (!isName(name, "te")) break;
+        // The value is a list (RFC 9110 §10.1.4).
         if (/(?:^|,)[\t ]*trailers[\t ]*(?:$|[,;])/i.test(value)) acceptsTrailers = true;
         break;
       case 4:

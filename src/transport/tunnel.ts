@@ -102,7 +102,7 @@ export class WatchedTunnel implements Tunnel {
 
   /** Closes both directions and reports the end, because a tunnel without a handler reports it nowhere else. */
   destroy(reason?: unknown): void {
-    this.#tunnel.destroy();
+    this.#tunnel.destroy(reason);
     this.#onClose(reason);
   }
 }

@@ -385,9 +385,9 @@ export class Balancer implements Upstreams, Group {
       if (failure === undefined) this.#policy.observe?.(member, latency);
       else member.failures++;
       this.#outliers?.record(member.health, failure, this.#healths, isProbe);
-    } else if (error !== undefined && isAboutUpstream(result)) {
+    } else if (!isFirst && status < 500 && error !== undefined && isAboutUpstream(result)) {
       // A status of 500 or above was already counted as a failure when the headers arrived.
-      if (status !== undefined && status < 500) member.failures++;
+      member.failures++;
       this.#outliers?.record(member.health, nameFailure(result), this.#healths);
     }
     if (!isOver) return;

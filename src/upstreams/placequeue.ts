@@ -221,8 +221,12 @@ export class PlaceQueue {
 
   #limitReached(what: string): ProxyError {
     const { maxRequests } = this.#limits;
+    const state =
+      maxRequests === Infinity
+        ? "is down, ejected, or half-open with an unanswered probe"
+        : `has the ${maxRequests} requests that maxRequests allows`;
     return new ProxyError("connection_limit_reached", {
-      message: `${what}: every upstream has the ${maxRequests} requests that maxRequests allows`,
+      message: `${what}: every upstream ${state}`,
       retryAfter: 1,
     });
   }

@@ -1,3 +1,4 @@
+import { clientGone } from "../error.ts";
 import { fillTunnelOptions, limitSchema, type TunnelOptions } from "../options/limitoptions.ts";
 import { isPoolClosed } from "../transport/closing.ts";
 import { type Tunnel, type TunnelHandler, unreadEnd } from "../transport/tunnel.ts";
@@ -296,10 +297,11 @@ export class Relay implements TunnelHandler, FrameHandler {
   #limitEnd(): void {
     const { closeTimeout } = this.#limits;
     if (closeTimeout === 0) return;
-    this.#closing ??= setTimeout(
-      () => this.#upstream.destroy(unreadEnd(closeTimeout)),
-      closeTimeout,
-    );
+    this.#closing ??= setTimeout(() => {
+      // While the client does not read, the upstream is paused, and its end cannot arrive.
+      const isClients = !this.#isClientClosed && this.#client.bufferedAmount() > 0;
+      this.#upstream.destroy(isClients ? clientGone() : unreadEnd(closeTimeout));
+    }, closeTimeout);
   }
 
   #finish(): void {

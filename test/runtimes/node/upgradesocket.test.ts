@@ -15,6 +15,7 @@ import { explainError } from "../../../src/explain/errors.ts";
 import { useApps } from "../../helpers/apps.ts";
 import { makeCertificate } from "../../helpers/certificate.ts";
 import { type Interceptor, type Tunnel } from "../../../src/transport.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
 import type { Client } from "../../helpers/client.ts";
 import { rfc } from "../../conformance/rfc.ts";
 import { handshake, offer } from "../../helpers/handshake.ts";
@@ -183,6 +184,8 @@ describe("tunnels that one side has closed", () => {
     /** The upstream's socket. It does not read, and does not close its own direction when the client ends. */
     socket: Socket;
     ends: RequestEnd[];
+    /** Returns how many failures of the upstream were counted. */
+    failures: () => number | undefined;
     /** Resolves when the proxy has closed the client's connection. */
     isClientClosed: Promise<void>;
   }
@@ -193,8 +196,12 @@ describe("tunnels that one side has closed", () => {
   ): Promise<Closing> {
     const sockets = switching("", true, protocol);
     const ends: RequestEnd[] = [];
+    const target = balance([upstream.url]);
+    const failures = (): number | undefined => target.states()[0]?.failures;
     const { proxy, server, port } = await serve({
+      target,
       tunnelCloseTimeout,
+      signal: new AbortController().signal,
       onRequestEnd: (end) => void ends.push(end),
     });
     const isClientClosed = new Promise<void>((resolve) => {
@@ -203,7 +210,7 @@ describe("tunnels that one side has closed", () => {
     const client = await open(port, protocol);
     const socket = sockets[0] as Socket;
     socket.pause();
-    return { proxy, client, socket, ends, isClientClosed };
+    return { proxy, client, socket, ends, failures, isClientClosed };
   }
 
   /** Waits until no connection to the upstream is left, and the tunnel is reported; returns the report. */
@@ -245,6 +252,7 @@ describe("tunnels that one side has closed", () => {
       expect({ status, protocol }).toEqual({ status: 101, protocol: "websocket" });
       expect(bytesIn).toBe(bytes === "with unread bytes" ? 5 : 0);
       expect(error).toMatchObject({ code: "connection_read_timeout" });
+      expect(closing.failures()).toBe(1);
       expect(explainError(error)).toBe(
         `connection_read_timeout: ${new URL(upstream.url).host} fell silent: the tunnel did not end within ${CLOSE_TIMEOUT} ms (does it still read? see tunnelCloseTimeout)`,
       );
@@ -258,6 +266,7 @@ describe("tunnels that one side has closed", () => {
     const { bytesOut, error } = await ended(closing);
     expect(bytesOut).toBe(3);
     expect(error).toMatchObject({ status: 499 });
+    expect(closing.failures()).toBe(0);
   });
 
   test("a WebSocket whose upstream ends its direction is closed although the upstream does not read", async () => {
@@ -313,7 +322,9 @@ describe("tunnels that one side has closed", () => {
       client.socket.pause();
       (stalled === "client" ? client.socket : socket).end();
       await fill(stalled === "client" ? socket : client.socket);
-      await ended(closing);
+      const { error } = await ended(closing);
+      expect(error).toMatchObject({ status: stalled === "client" ? 499 : 504 });
+      expect(closing.failures()).toBe(stalled === "client" ? 0 : 1);
       await upstream.reset();
     }
   });

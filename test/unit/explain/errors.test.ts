@@ -142,13 +142,26 @@ describe("the explanation of an error", () => {
   });
 
   test.each([
-    ["no connection became free within 10000 ms: all 256 that maxSockets allows are in use", "a: "],
-    ["9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows", ""],
-  ])("for a request that waited and was never sent, it names the limit: %s", (message, at) => {
-    const bound = at === "" ? "maxRequests" : "pool.maxSockets";
-    const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
-    expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(true);
-  });
+    [
+      "no connection became free within 10000 ms: all 256 that maxSockets allows are in use",
+      "a: ",
+      "pool.maxSockets",
+    ],
+    [
+      "9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows",
+      "",
+      "maxRequests",
+    ],
+    ["9 requests wait (maxQueue): every upstream is down, ejected, or half-open", "", "maxQueue"],
+  ])(
+    "for a request that waited and was never sent, it names the limit: %s",
+    (message, at, bound) => {
+      const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
+      expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(
+        true,
+      );
+    },
+  );
 
   test("does not suggest https:// if the connection already used TLS", () => {
     expect(explainError(failedAt("http://a", "connection_terminated"))).toContain("https://?");

@@ -68,6 +68,7 @@ test("the key is made of what clientAddress returns, unless that is the address 
   expect(keyOf("10.0.0.1", FORWARDED, { trusts, clientAddress: own })).toBe("198.51.100.9");
   const proxy = (): string => "10.0.0.2";
   expect(keyOf(undefined, FORWARDED, { trusts, clientAddress: proxy })).toBe("192.0.2.7");
+  expect(keyOf("198.51.100.1", FORWARDED, { trusts, clientAddress: proxy })).toBe("10.0.0.2");
   const broken = (): never => {
     throw new Error("of the app");
   };

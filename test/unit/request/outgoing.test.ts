@@ -39,6 +39,11 @@ describe("cleanRequestHeaders", () => {
     });
   });
 
+  test("reads whether the client accepts trailer fields only from TE, not from a field that an option drops", () => {
+    const head = cleanRequestHeaders(["xx", "trailers"], new NameSet(["te", "xx"]));
+    expect(head).toMatchObject({ headers: [], acceptsTrailers: false });
+  });
+
   test.each(REQUEST_DROPPED)("drops %s in any spelling", (name) => {
     const value = { "content-length": "0", "transfer-encoding": "chunked" }[name] ?? "x";
     const aliases = Array.from("_.!#$%&'*+^|~`", (mark) => name.replaceAll("-", mark));

@@ -100,6 +100,12 @@ test("an address keeps its share of the places, however slow its clients are", (
   expect(scene.look(100)).toBe(2);
 });
 
+test("an address with a fraction of a place above its share gives up one place", () => {
+  const scene = new Scene(2);
+  scene.share = 4 / 3;
+  expect(scene.look(100)).toBe(1);
+});
+
 test("one check ends at most as many requests as other addresses have waiting", () => {
   const scene = new Scene(10);
   scene.others = 3;

@@ -139,6 +139,31 @@ describe("an upstream", () => {
     expect(count()).toEqual({ requests: 4, failures: 2 });
   });
 
+  test("a 5xx response that breaks off counts as one of the successive failures", () => {
+    const { target } = setUp(2, { outliers: { consecutiveFailures: 2 } });
+    const report = { target: "http://a.test", latency: 1 };
+    const broken = new ProxyError("http_response_incomplete");
+    target.report({ ...report, status: 500, error: undefined, isOver: false });
+    target.report({ ...report, status: 500, error: broken, isOver: true });
+    expect(statesOf(target)).toEqual(["up", "up"]);
+    target.report({ ...report, status: 500, error: undefined, isOver: false });
+    expect(statesOf(target)).toEqual(["ejected", "up"]);
+  });
+
+  test("without maxRequests, the error of a request that waits says that the upstreams wait for probes", async () => {
+    const { clock, target } = setUp(2, { queueTimeout: 1 });
+    fail(target, "http://a.test", 5);
+    clock.now = 30_001;
+    expect(pick(target)).toBe("http://a.test");
+    fail(target, "http://b.test", 5);
+    const request = { ...GET };
+    expect(await target.pick(request, [])).toBeUndefined();
+    expect(request).toHaveProperty(
+      "refusal.message",
+      "no place became free within 1 ms: every upstream is down, ejected, or half-open with an unanswered probe",
+    );
+  });
+
   test("a half-open upstream gets a second probe if the client of the first probe has disconnected", () => {
     const { clock, target } = setUp(2);
     fail(target, "http://a.test", 5);

@@ -38,6 +38,7 @@ function readMasked(bytes: Uint8Array): unknown[] {
 class FakeTunnel implements Tunnel {
   handler: TunnelHandler | undefined;
   readonly calls: unknown[] = [];
+  reason: ProxyError | undefined;
   hasRoom = true;
   attach(handler: TunnelHandler): void {
     this.handler = handler;
@@ -55,8 +56,9 @@ class FakeTunnel implements Tunnel {
   end(): void {
     this.calls.push("end");
   }
-  destroy(): void {
+  destroy(reason?: ProxyError): void {
     this.calls.push("destroy");
+    this.reason = reason;
     this.handler?.onClose();
   }
 }
@@ -312,7 +314,19 @@ describe("closing a relayed WebSocket", () => {
     relay.onClientClose(1000, "");
     vi.advanceTimersByTime(relayLimits.closeTimeout);
     expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(tunnel.reason?.code).toBe("connection_read_timeout");
     expect(onEnd).toHaveBeenCalledOnce();
+  });
+
+  test("an upstream that is paused because the client does not read is not at fault when it is closed after a while", () => {
+    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, idleTimeout: 1_000 });
+    client.buffered = relayLimits.highWaterMark + 1;
+    tunnel.handler?.onData(frame(1, "a"));
+    vi.advanceTimersByTime(1_000 + relayLimits.closeTimeout);
+    expect(tunnel.calls).toContain("pause");
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(tunnel.reason?.status).toBe(499);
+    relay.onClientClose(1006, "");
   });
 });
 
