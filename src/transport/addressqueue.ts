@@ -91,6 +91,7 @@ export class AddressQueue<T extends Waiting> {
 
   /** The waiting request that gets the next place; undefined if none waits. */
   get first(): T | undefined {
+    if (this.length === 0) return undefined;
     const share = this.#share;
     for (let each = this.#firstAccount; each !== undefined; each = each.next) {
       if (each.running <= share) return each.first as T;

@@ -44,7 +44,7 @@ export interface StreamJob {
   readonly streamId: number;
   /** Whether the upstream has accepted a WebSocket on the attempt's stream. */
   readonly isTunnel: boolean;
-  /** Passes on the response that `passOnLater` has held back. */
+  /** Passes on what `passOnLater` has held back: a response, or the end of its body. */
   passOn(): void;
   /** Ends the attempt, because the connection has failed. */
   fail(error: unknown): void;
@@ -98,7 +98,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   readonly #owner: Http2Owner<Attempt>;
   #cancelConnecting: (() => void) | undefined;
   /**
-   * The attempts whose response headers arrived in the current read. They pass their responses on after that read is processed.
+   * The attempts whose response headers, or the last byte of whose bodies, arrived in the current read. They pass that on after
+   * the read is processed.
    */
   #answered: Attempt[] = [];
   #limit: number;
@@ -224,7 +225,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     runAfterRead(passOnAnswered, this);
   }
 
-  /** @internal Passes on the responses that `passOnLater` has held back. */
+  /** @internal Passes on what `passOnLater` has held back. */
   passOnAnswered(): void {
     const answered = this.#answered;
     this.#answered = [];

@@ -39,6 +39,8 @@ const TIMEOUTS: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
 ]);
 /** The flag of a frame that is the last of its stream (RFC 9113 §6.1). */
 const END_STREAM = 1;
+/** Milliseconds for which an upstream may keep a stream open after the last byte of the response body. */
+const END_TIMEOUT = 5000;
 
 /**
  * The key under which a stream holds its attempt until the stream is closed. The listeners of the stream find the attempt
@@ -97,8 +99,11 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** The number of interim responses so far. */
   #interim = 0;
   #isAnswered = false;
-  /** The time limit of this attempt for opening its connection; set only if the connection itself has another limit. */
-  #connectDeadline: Deadline | undefined;
+  /**
+   * The time limit of this attempt for opening its connection, if the connection itself has another limit; later, the time limit
+   * for END_STREAM.
+   */
+  #deadline: Deadline | undefined;
   #body: ResponseBody | undefined;
   /** The tunnel, once the upstream has accepted a WebSocket. */
   #tunnel: SwitchedTunnel | undefined;
@@ -113,6 +118,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** The sink that writes the request body to the stream; undefined for a body that has arrived as a whole. */
   #writer: StreamUpload | undefined;
   #trailers: HeaderList | undefined;
+  /** Whether trailer fields may follow the response body. */
+  #expectsTrailers: boolean;
   readonly #method: string;
   readonly #scope: Scope;
   readonly #resolve: (response: UpstreamResponse) => void;
@@ -126,6 +133,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   ) {
     this.#request = request;
     this.#method = request.method;
+    this.#expectsTrailers = request.acceptsTrailers === true;
     this.#scope = scope;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -206,14 +214,14 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (connection.isOpen || connectTimeout === 0 || connectTimeout === connection.connectTimeout) {
       return;
     }
-    this.#connectDeadline = new Deadline(connectTimeout, () =>
+    this.#deadline = new Deadline(connectTimeout, () =>
       this.fail(new ProxyError("connection_timeout")),
     );
   }
 
   /** Leaves a connection on which this attempt was not sent. */
   leaveConnection(): void {
-    this.#connectDeadline?.clear();
+    this.#deadline?.clear();
     this.#connection?.remove(this);
     this.#connection = undefined;
   }
@@ -232,7 +240,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     );
     placeError(error, this.#scope.upstream);
     this.#isOver = true;
-    this.#connectDeadline?.clear();
+    this.#deadline?.clear();
     // After a refused stream or a timeout, send no further request on this connection. If the upstream refuses a
     // stream, the connection is overloaded or about to be closed. If the connection is silent, it may be broken, or
     // busy with frames that belong to no response.
@@ -423,6 +431,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#scope.headersReceived(isEventStream(headers));
     if (hasBody) {
       this.#bytesLeft = length;
+      this.#expectsTrailers ||= getHeader(headers, "trailer") !== undefined;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft, bufferMemory);
     }
     // The runtime reports each frame separately, even if the head and a small body have arrived in one read. So hold the
@@ -457,12 +466,25 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#closeStream();
   }
 
-  /** Passes the response on, unless that was done already. */
+  /** Passes on what `passOnLater` has held back: the response, or the end of its body. */
   passOn(): void {
     const held = this.#held;
-    if (held === undefined) return;
     this.#held = undefined;
-    this.#resolve(held);
+    if (this.#bytesLeft === 0 && !this.#isOver) this.#endBody();
+    if (held !== undefined) this.#resolve(held);
+  }
+
+  /**
+   * Ends a body whose last byte has arrived, although END_STREAM has not. Upstreams often send END_STREAM later. An HTTP/1.1
+   * client that has the whole Content-Length may send its next request, which would otherwise be treated as pipelined.
+   */
+  #endBody(): void {
+    if (this.#expectsTrailers || !this.#isUploaded) return;
+    this.#body?.end();
+    this.#deadline?.clear();
+    this.#deadline = new Deadline(END_TIMEOUT, () =>
+      this.fail(new ProxyError("http_response_incomplete")),
+    );
   }
 
   onChunk(chunk: Uint8Array): void {
@@ -473,6 +495,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (this.#bytesLeft !== undefined) this.#bytesLeft -= chunk.byteLength;
     this.#received += chunk.byteLength;
     this.#body?.push(chunk);
+    if (this.#bytesLeft === 0 && this.#held === undefined) this.#connection?.passOnLater(this);
   }
 
   onTrailers(raw: HeaderList): void {
@@ -499,6 +522,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     // This is also called after every complete response. Make the error only for an attempt that is not over, because its stack
     // trace costs time.
     if (!this.#isOver || this.isTunnel) this.fail(new ProxyError("connection_terminated"));
+    this.#deadline?.clear();
     if (this.account !== undefined) this.#pool?.freePlace(this);
     this.#connection?.release(this);
   }

@@ -174,6 +174,13 @@ describe("counting the running requests of each address", () => {
     bound.queue.start(bound.running[0] as Item);
     expect(bound.running[0]?.account?.running).toBe(2);
   });
+
+  test("a search for the next request counts no places while no request waits", () => {
+    const bound = new Bound("a1");
+    const taken = vi.spyOn(bound, "taken", "get");
+    expect(bound.queue.first).toBe(undefined);
+    expect(taken).not.toHaveBeenCalled();
+  });
 });
 
 describe("a full queue", () => {

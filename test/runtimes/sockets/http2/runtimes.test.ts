@@ -11,6 +11,7 @@ import { makeCertificate } from "../../../helpers/certificate.ts";
 import {
   DATA,
   END_STREAM,
+  field,
   frame,
   GOAWAY,
   maxStreams,
@@ -147,6 +148,24 @@ describe.each(runtimes)("on %s", (runtime) => {
     });
     const body = "0123456789".repeat(300_000);
     expect(await ask(`http://127.0.0.1:${await open(server)}`, body)).toBe(`200 ${body}`);
+  });
+
+  test("a client's next request does not wait for the END_STREAM of a response that has its whole Content-Length", async () => {
+    const [upstream, url] = await raw();
+    upstream.script = (connection, id) => {
+      const [first, second] = ["who", "le"].map((text) => frame(DATA, 0, id, Buffer.from(text)));
+      const beginning = [responseHead(id, false, field("content-length", "5")), first as Buffer];
+      const rest = (): void => connection.send(second as Buffer);
+      connection.send(...beginning);
+      // The second response arrives in two reads.
+      if (id === 3) setTimeout(rest, 50);
+      else rest();
+    };
+    const client = await front.connect();
+    for (let i = 0; i < 3; i++) {
+      client.send(askFor(url));
+      expect(await client.read()).toMatchObject({ status: 200, text: "whole", cut: false });
+    }
   });
 
   test("requests share a connection up to the upstream's limit of streams", async () => {

@@ -358,6 +358,26 @@ describe("messages", () => {
     expect(seen[0]?.raw.join(" ")).toContain("te trailers");
   });
 
+  test.each([
+    ["its client accepts trailers", { te: "trailers" }, []],
+    ["it announces trailers", {}, [field("trailer", "x-sum")]],
+  ])(
+    "a response with a Content-Length does not end before its trailer fields if %s",
+    async (_, fields, announced) => {
+      const [upstream, url] = await raw();
+      upstream.script = (connection, id) => {
+        const head = responseHead(id, false, field("content-length", "4"), ...announced);
+        connection.send(head, frame(DATA, 0, id, Buffer.from("body")));
+        const trailers = frame(HEADERS, END_HEADERS | END_STREAM, id, field("x-sum", "1"));
+        setTimeout(() => connection.send(trailers), 50);
+      };
+      const stream = (await front(url)).request(fields);
+      const trailed = once(stream, "trailers");
+      stream.resume();
+      expect((await within(trailed, "the trailers"))[0]).toMatchObject({ "x-sum": "1" });
+    },
+  );
+
   test("RFC 9110 §15.2: interim responses reach the client, with repeated fields", async () => {
     const [upstream, url] = await raw();
     const interim = (id: number, ...fields: Buffer[]): Buffer =>
@@ -663,6 +683,33 @@ describe("connections", () => {
     await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset");
   });
 
+  test("a stream ends with END_STREAM although its response is complete, and the app has not read it", async () => {
+    const [upstream, url] = await raw();
+    // The last of these chunks fills the buffer of the response body, which pauses the stream.
+    const chunks = [16_000, 16_000, 16_000, 16_000, 2000].map((length) => Buffer.alloc(length));
+    upstream.script = (connection, id) => {
+      connection.send(responseHead(id, false, field("content-length", "66000")));
+      for (const chunk of chunks) connection.send(frame(DATA, 0, id, chunk));
+      setTimeout(() => connection.send(frame(DATA, END_STREAM, id)), 50);
+    };
+    const proxy = proxyTo(url);
+    const response = await proxy.fetch(get());
+    await until(() => Object.values(proxy.stats()?.origins ?? {})[0]?.free === 1, "it to be idle");
+    expect(upstream.connections[0]?.resets).toEqual([]);
+    expect((await response.bytes()).length).toBe(66_000);
+  });
+
+  test("a stream that the upstream keeps open after a complete response is reset", async () => {
+    const [upstream, url] = await raw();
+    upstream.script = (connection, id) =>
+      connection.send(
+        responseHead(id, false, field("content-length", "5")),
+        frame(DATA, 0, id, Buffer.from("whole")),
+      );
+    expect(await (await proxyTo(url).fetch(get())).text()).toBe("whole");
+    await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset");
+  });
+
   test("the upload is cancelled if the response is complete before the upload", async () => {
     const [upstream, url] = await raw();
     let isCancelled = false;
@@ -812,6 +859,14 @@ describe("responses whose head and body arrive in one read", () => {
     expect(await writesOf((connection, id) => connection.send(wholeResponse(id, "small")))).toEqual(
       ["end small"],
     );
+  });
+
+  test("a response that has its whole Content-Length is written in one call although END_STREAM is late", async () => {
+    const writes = await writesOf((connection, id) => {
+      const head = responseHead(id, false, field("content-length", "5"));
+      connection.send(head, frame(DATA, 0, id, Buffer.from("small")));
+    });
+    expect(writes).toEqual(["end small"]);
   });
 
   test("the beginning of a body is written to the client without waiting for the rest", async () => {
