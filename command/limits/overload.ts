@@ -31,9 +31,12 @@ export interface OverloadParts {
 const MAX_WAIT = 250;
 /** The milliseconds that an event of an open connection may wait. A request has about five events, one after the other. */
 const MAX_DELAY = 100;
-/** Clients are refused once so many measurements in a row, over these milliseconds, have found longer waits. */
-const MIN_LONG = 4;
+/**
+ * Clients are refused once two measurements in a row, over these milliseconds, have found longer waits. A measurement counts only
+ * if so many requests have begun meanwhile: a suspended process, and one whose event loop is blocked, begin none.
+ */
 const SUSTAINED = 1000;
+const MIN_BEGUN = 8;
 /** Milliseconds after the last refusal after which the overload has ended. */
 const RECOVERED = 2000;
 /** The number of running requests from which on the waits are measured. */
@@ -54,10 +57,14 @@ export class Overload {
   #onAccepted: (() => void) | undefined;
   /** Whether a probe was ever accepted. A port that this process cannot reach itself says nothing. */
   #hasWorked = false;
-  /** The number of measurements in a row that have found long waits, and when the first of them ended. */
+  /** The number of measurements in a row that have found long waits, and when the first of them began. */
   #long = 0;
   #longSince = 0;
+  /** The number of requests that have begun. */
+  #begun = 0;
   #refusedAt = 0;
+  /** The time until which the connections that were closed last may still have running requests. */
+  #shedUntil = 0;
 
   /** @param host an address at which this process reaches its own listening sockets */
   constructor(host: string, port: number, parts: OverloadParts) {
@@ -68,6 +75,7 @@ export class Overload {
 
   /** Measures from now on, until fewer than `MIN_RUNNING` requests are running. Call it whenever a request begins. */
   observe(): void {
+    this.#begun++;
     if (this.#isObserving || this.#parts.countRunning() < MIN_RUNNING || this.#hasStopped) return;
     this.#isObserving = true;
     void this.#observe();
@@ -92,12 +100,14 @@ export class Overload {
 
   async #observe(): Promise<void> {
     while (this.isActive || this.#parts.countRunning() >= MIN_RUNNING) {
+      const begin = performance.now();
+      const begun = this.#begun;
       const [wait, delay] = await Promise.all([this.#measureWait(), measureDelay()]);
       if (this.#hasStopped) return;
       const now = performance.now();
       if (wait <= MAX_WAIT && delay <= MAX_DELAY) this.#long = 0;
-      else if (++this.#long === 1) this.#longSince = now;
-      if (this.#isTooMuch(now)) {
+      else if (this.#begun - begun >= MIN_BEGUN && ++this.#long === 1) this.#longSince = begin;
+      if (this.#long >= 2 && (this.isActive || now - this.#longSince > SUSTAINED)) {
         await this.#refuse(delay);
         continue;
       }
@@ -108,12 +118,6 @@ export class Overload {
       await new Promise((resolve) => setTimeout(resolve, INTERVAL).unref());
     }
     this.#isObserving = false;
-  }
-
-  /** A process that was suspended, or that has blocked its event loop, finds one long wait or two. */
-  #isTooMuch(now: number): boolean {
-    if (this.isActive) return this.#long >= 2;
-    return this.#long >= MIN_LONG && now - this.#longSince > SUSTAINED;
   }
 
   /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or 0 if it is not known. */
@@ -142,11 +146,14 @@ export class Overload {
     this.isActive = true;
     this.#parts.report();
     this.#parts.close();
-    const end = performance.now() + MAX_WAIT;
-    for (let last = delay; ;) {
-      if (last > MAX_DELAY) this.#parts.shed(Math.min(0.5, 1 - MAX_DELAY / last));
-      last = await measureDelay();
-      if (last < MAX_DELAY / 2 || performance.now() > end || this.#hasStopped) break;
+    const now = performance.now();
+    if (delay > MAX_DELAY && now > this.#shedUntil) {
+      this.#parts.shed(1 - MAX_DELAY / delay);
+      this.#shedUntil = now + 2 * delay;
+    }
+    const end = now + MAX_WAIT;
+    while (!this.#hasStopped && performance.now() < end) {
+      if ((await measureDelay()) < MAX_DELAY / 2) break;
     }
     await this.#reopen(false);
     this.#refusedAt = performance.now();
