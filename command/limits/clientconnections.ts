@@ -68,7 +68,7 @@ export interface ClientStats {
   readonly tunnels: number;
   /** New connections, and tunnels on HTTP/2 streams, that were refused at a limit. */
   readonly refused: number;
-  /** Idle connections that were closed at a limit. */
+  /** Idle connections that were closed at a limit, or in an overload. */
   readonly evicted: number;
   /** The number of overloaded processes, which refuse clients now and then. */
   readonly overloaded: number;
@@ -82,7 +82,7 @@ export interface ClientStats {
 export interface ConnectionCounts {
   /** New connections, and tunnels on HTTP/2 streams, that were refused because all other connections were in use. */
   refused: number;
-  /** Idle connections that were closed for new ones. */
+  /** Idle connections that were closed for new ones, or in an overload. */
   evicted: number;
 }
 
@@ -284,26 +284,23 @@ export class ClientConnections {
   }
 
   /**
-   * Closes a share of the connections that are idle or wait for a response: idle ones first, and the others after their
-   * responses.
+   * Closes a share of the idle connections, and a share of those that wait for a response after their responses. The connections
+   * that have been idle longest, and those whose requests began last, are closed.
    */
   shed(share: number): void {
     const now = performance.now();
     const idle = [...this.#idle].filter((connection) => !isNew(connection, now));
+    for (const connection of idle.slice(0, share * idle.length)) {
+      this.counts.evicted++;
+      this.#remove(connection);
+      closeConnection(connection);
+    }
     const waiting = new Map<ClientConnection, RunningResponse>();
     for (const [res, connection] of this.running) {
       if (connection === undefined || connection.isLeaving || res.headersSent) continue;
       waiting.set(connection, res);
     }
-    let count = Math.ceil(share * (idle.length + waiting.size));
-    for (const connection of idle) {
-      if (count-- <= 0) return;
-      this.counts.evicted++;
-      this.#remove(connection);
-      closeConnection(connection);
-    }
-    for (const [connection, res] of waiting) {
-      if (count-- <= 0) return;
+    for (const [connection, res] of [...waiting].slice((1 - share) * waiting.size)) {
       connection.isLeaving = true;
       closeAfter(res);
       if (connection.session?.closed === false) connection.session.close();
@@ -341,7 +338,7 @@ export class ClientConnections {
   }
 
   #onConnection(socket: Socket, isSecure: boolean): void {
-    if (this.overload?.takes(socket)) return;
+    if (this.overload?.acceptProbe(socket)) return;
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#groupFor(address);
     const isFull = this.#isFull();
@@ -410,11 +407,6 @@ export class ClientConnections {
 
   #countRefused(reason: string): void {
     this.counts.refused++;
-    this.warn(reason);
-  }
-
-  /** Reports that connections are refused, at most once a minute. */
-  warn(reason: string): void {
     const now = performance.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET;
@@ -466,7 +458,7 @@ export class ClientConnections {
     const owner = "stream" in req ? req.stream.session : req.socket;
     const connection = owner && this.#bySocket.get(owner);
     this.running.set(res, connection);
-    this.overload?.observe();
+    this.overload?.noteRequest();
     if (connection !== undefined) this.#beginRequest(connection);
     res.once("close", () => {
       this.running.delete(res);

@@ -6,8 +6,8 @@
  * - How it notices: this process connects to its own port now and then, and measures how long the connection waits until it is
  *   accepted. A new client waits as long.
  * - How it refuses: it closes its listening sockets. The system then refuses new connections, and resets those that wait to be
- *   accepted, in a fraction of the time that a response would take. The process listens again as soon as the events of its open
- *   connections do not have to wait; under a steady overload, that is after a few milliseconds.
+ *   accepted, in a fraction of the time that a response would take. Under a steady overload, the process listens again after a
+ *   few milliseconds.
  * - Open connections are closed only if the requests on them are too many.
  */
 import { connect, type Socket } from "node:net";
@@ -17,11 +17,11 @@ import { unmapAddress } from "#fetchway/requests";
 export interface OverloadParts {
   /** The number of running requests. */
   countRunning(): number;
-  /** Closes a share of the connections: idle ones first, others after their responses. */
+  /** Closes a share of the connections: idle ones immediately, others after their responses. */
   shed(share: number): void;
   /** Closes the listening sockets. */
   close(): void;
-  /** Listens with a few sockets or with all of them, while `isWanted` returns true; resolves when it does. */
+  /** Opens a few listening sockets, or all. Resolves when one of them listens, or when `isWanted` returns false. */
   reopen(all: boolean, isWanted: () => boolean): Promise<void>;
   /** Reports that clients are refused. */
   report(): void;
@@ -31,18 +31,20 @@ export interface OverloadParts {
 const MAX_WAIT = 250;
 /** The milliseconds that an event of an open connection may wait. A request has about five events, one after the other. */
 const MAX_DELAY = 100;
-/**
- * Clients are refused once two measurements in a row, over these milliseconds, have found longer waits. A measurement counts only
- * if so many requests have begun meanwhile: a suspended process, and one whose event loop is blocked, begin none.
- */
-const SUSTAINED = 1000;
+/** Milliseconds for which all waits must have been longer before the first refusal. */
+const SUSTAINED = 500;
+/** The number of requests that must begin in a measurement. In a shorter one, the process was suspended, or blocked. */
 const MIN_BEGUN = 8;
-/** Milliseconds after the last refusal after which the overload has ended. */
+/** The maximum number of milliseconds for which the listening sockets stay closed. */
+const MAX_CLOSED = 250;
+/** The overload has ended when nobody was refused for these milliseconds. */
 const RECOVERED = 2000;
 /** The number of running requests from which on the waits are measured. */
 const MIN_RUNNING = 16;
 /** Milliseconds between two measurements. */
 const INTERVAL = 50;
+/** The minimum number of milliseconds between two reports. */
+const QUIET = 60_000;
 
 export class Overload {
   /** Whether clients are refused now and then. */
@@ -50,19 +52,20 @@ export class Overload {
   readonly #host: string;
   readonly #port: number;
   readonly #parts: OverloadParts;
-  #isObserving = false;
+  #isMeasuring = false;
   #hasStopped = false;
   /** The connection to the own port that has not been accepted yet, and what to call when it is. */
   #probe: Socket | undefined;
   #onAccepted: (() => void) | undefined;
   /** Whether a probe was ever accepted. A port that this process cannot reach itself says nothing. */
   #hasWorked = false;
-  /** The number of measurements in a row that have found long waits, and when the first of them began. */
+  /** The number of measurements in a row that have found long waits, and when the first of them ended. */
   #long = 0;
   #longSince = 0;
   /** The number of requests that have begun. */
   #begun = 0;
   #refusedAt = 0;
+  #reportedAt = -Infinity;
   /** The time until which the connections that were closed last may still have running requests. */
   #shedUntil = 0;
 
@@ -73,16 +76,16 @@ export class Overload {
     this.#parts = parts;
   }
 
-  /** Measures from now on, until fewer than `MIN_RUNNING` requests are running. Call it whenever a request begins. */
-  observe(): void {
+  /** Counts a request that begins, and starts to measure if enough requests are running. */
+  noteRequest(): void {
     this.#begun++;
-    if (this.#isObserving || this.#parts.countRunning() < MIN_RUNNING || this.#hasStopped) return;
-    this.#isObserving = true;
-    void this.#observe();
+    if (this.#isMeasuring || this.#parts.countRunning() < MIN_RUNNING || this.#hasStopped) return;
+    this.#isMeasuring = true;
+    void this.#run();
   }
 
-  /** Returns whether a connection that was accepted is a probe. A probe is closed, and must not be used. */
-  takes(socket: Socket): boolean {
+  /** If an accepted connection is the probe, notes its wait, closes it and returns true. */
+  acceptProbe(socket: Socket): boolean {
     const probe = this.#probe;
     if (probe === undefined || socket.remotePort !== probe.localPort) return false;
     if (unmapAddress(socket.remoteAddress ?? "") !== probe.localAddress) return false;
@@ -98,38 +101,44 @@ export class Overload {
     this.#onAccepted?.();
   }
 
-  async #observe(): Promise<void> {
-    while (this.isActive || this.#parts.countRunning() >= MIN_RUNNING) {
-      const begin = performance.now();
+  async #run(): Promise<void> {
+    while (!this.#hasStopped && (this.isActive || this.#parts.countRunning() >= MIN_RUNNING)) {
       const begun = this.#begun;
       const [wait, delay] = await Promise.all([this.#measureWait(), measureDelay()]);
       if (this.#hasStopped) return;
-      const now = performance.now();
-      if (wait <= MAX_WAIT && delay <= MAX_DELAY) this.#long = 0;
-      else if (this.#begun - begun >= MIN_BEGUN && ++this.#long === 1) this.#longSince = begin;
-      if (this.#long >= 2 && (this.isActive || now - this.#longSince > SUSTAINED)) {
-        await this.#refuse(delay);
-        continue;
-      }
-      if (this.isActive && now - this.#refusedAt > RECOVERED) {
+      const isLong = (wait ?? 0) > MAX_WAIT || delay > MAX_DELAY;
+      if (isLong && this.#begun - begun >= MIN_BEGUN) {
+        if (this.#isTooLong(performance.now())) {
+          await this.#refuse(delay);
+          continue;
+        }
+      } else if (!isLong && wait !== undefined) this.#long = 0;
+      if (this.isActive && performance.now() - this.#refusedAt > RECOVERED) {
         this.isActive = false;
         await this.#reopen(true);
       }
       await new Promise((resolve) => setTimeout(resolve, INTERVAL).unref());
     }
-    this.#isObserving = false;
+    this.#isMeasuring = false;
+    this.#long = 0;
   }
 
-  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or 0 if it is not known. */
-  async #measureWait(): Promise<number> {
+  /** Counts a long wait, and returns whether clients must be refused. */
+  #isTooLong(now: number): boolean {
+    if (++this.#long === 1) this.#longSince = now;
+    return this.#long > 1 && (this.isActive || now - this.#longSince > SUSTAINED);
+  }
+
+  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or undefined if it is not known. */
+  async #measureWait(): Promise<number | undefined> {
     const begin = performance.now();
     const probe = connect({ host: this.#host, port: this.#port }).unref();
     this.#probe = probe;
-    const wait = await new Promise<number>((resolve) => {
+    const wait = await new Promise<number | undefined>((resolve) => {
       this.#onAccepted = () => resolve(performance.now() - begin);
-      probe.on("error", () => resolve(0)).on("close", () => resolve(0));
-      const late = (): void => resolve(this.#hasWorked && !probe.connecting ? Infinity : 0);
-      setTimeout(late, MAX_WAIT).unref();
+      const fail = (): void => resolve(undefined);
+      probe.on("error", fail).on("close", fail);
+      setTimeout(() => resolve(this.#hasWorked ? Infinity : undefined), MAX_WAIT).unref();
     });
     this.#probe = undefined;
     // A reset leaves no socket in the state TIME-WAIT.
@@ -139,20 +148,22 @@ export class Overload {
   }
 
   /**
-   * Refuses new clients until the events of the open connections need not wait, but not for long.
+   * Refuses new clients until the events of the open connections need not wait, but not for longer than `MAX_CLOSED`.
    * @param delay the milliseconds for which an event of an open connection waited
    */
   async #refuse(delay: number): Promise<void> {
-    this.isActive = true;
-    this.#parts.report();
-    this.#parts.close();
     const now = performance.now();
+    this.isActive = true;
+    if (now - this.#reportedAt > QUIET) {
+      this.#reportedAt = now;
+      this.#parts.report();
+    }
+    this.#parts.close();
     if (delay > MAX_DELAY && now > this.#shedUntil) {
       this.#parts.shed(1 - MAX_DELAY / delay);
       this.#shedUntil = now + 2 * delay;
     }
-    const end = now + MAX_WAIT;
-    while (!this.#hasStopped && performance.now() < end) {
+    while (!this.#hasStopped && performance.now() - now < MAX_CLOSED) {
       if ((await measureDelay()) < MAX_DELAY / 2) break;
     }
     await this.#reopen(false);
@@ -166,8 +177,8 @@ export class Overload {
 }
 
 /**
- * Returns how many milliseconds an event waits for its turn in the event loop now. The lateness of a timer would not show it,
- * because timers run between two polls of libuv, and events that a poll leaves out wait for longer.
+ * Returns how many milliseconds an event waits for its turn in the event loop now. The lateness of a timer would not show it:
+ * libuv may poll many times until timers run, and an event may have to wait for several of these polls.
  */
 async function measureDelay(): Promise<number> {
   const { port1, port2 } = new MessageChannel();

@@ -377,12 +377,12 @@ function reportRefusal(reason: string, workers: number | undefined): void {
   printWarning(`connections are refused: ${reason}${share}; ${LOOP}`);
 }
 
-/** The number of sockets that listen during an overload. To close and to open a socket takes as long as half a request. */
+/** The number of sockets that listen during an overload. They are closed and opened again several times a second. */
 const FEW_LISTENERS = 8;
 
 /**
- * Watches for overloads of a server. After the first refusal, only the further listening sockets are opened again: whenever
- * Node's server listens, it begins a new interval in which it does not look for late header sections.
+ * Watches for overloads of a server. After the first refusal, only the further listening sockets are opened again: Node's server
+ * restarts its timer for late header sections whenever it listens.
  * @param more the further listening sockets on the port of `server`
  */
 function watchOverload(
@@ -392,7 +392,7 @@ function watchOverload(
 ): Overload {
   const { address: host, port } = server.address() as AddressInfo;
   const reportClosed = (error: unknown): void =>
-    printWarning(`cannot listen on port ${port} again: ${(error as Error).message}`);
+    printWarning(`cannot listen on port ${port} again: ${String(error)}`);
   return new Overload(nearHost(host), port, {
     countRunning: () => connections.running.size,
     shed: (share) => connections.shed(share),
@@ -402,8 +402,9 @@ function watchOverload(
       return reopenListeners(listeners, { host, port }, isWanted, reportClosed);
     },
     report: () =>
-      connections.warn(
-        "the process is overloaded; use more processes (--workers), or --max-connections 16384",
+      reportRefusal(
+        "the process is overloaded; use more processes (--workers); a number in --max-connections turns this off",
+        undefined,
       ),
   });
 }

@@ -126,7 +126,7 @@ export function closeListeners(listeners: readonly NetServer[]): void {
 }
 
 /**
- * Opens those of the listening sockets that are closed. If none can be opened, the attempts go on.
+ * Tries to open those of the listening sockets that are closed, again and again until one of them listens.
  * @param isWanted returns whether the sockets are still wanted
  * @param report is called with the error if nothing listens for a second
  */
@@ -148,9 +148,9 @@ export async function reopenListeners(
     );
     if (listeners.some(({ listening }) => listening)) return;
     const failed = results.find((result) => result.status === "rejected");
-    if (!isReported && performance.now() - begin > 1000) {
+    if (failed !== undefined && !isReported && performance.now() - begin > 1000) {
       isReported = true;
-      report(failed?.reason);
+      report(failed.reason);
     }
     await new Promise((resolve) => setTimeout(resolve, CLAIM_RETRY_INTERVAL));
   }

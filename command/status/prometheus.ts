@@ -196,7 +196,7 @@ function renderClients({ clients }: Snapshot): string[] {
     renderFamily(
       "fetchway_client_connections_evicted_total",
       "counter",
-      "Idle connections of clients that were closed at a limit.",
+      "Idle connections of clients that were closed at a limit, or in an overload.",
       [[{}, clients.evicted]],
     ),
     renderFamily(

@@ -25,7 +25,7 @@ writeFileSync(
 
 const OVERLOADED = "fetchway_overloaded_processes";
 /** The number of clients that keep the event loop busy. */
-const CLIENTS = 60;
+const CLIENTS = 150;
 let isBusy = false;
 /** The connections on which no response came. */
 let refused = 0;
@@ -34,7 +34,7 @@ afterEach(() => void (isBusy = false));
 /** A client that sends one request after another, and opens a new connection when its connection is closed. */
 function keepBusy(port: number): void {
   const socket = connect(port, "127.0.0.1");
-  const askAgain = (): void => void (isBusy ? socket.write(head("/?25")) : socket.destroy());
+  const askAgain = (): void => void (isBusy ? socket.write(head("/?10")) : socket.destroy());
   socket.on("connect", askAgain).on("data", askAgain);
   socket.on("error", () => socket.bytesRead === 0 && refused++);
   socket.on("close", () => isBusy && setTimeout(keepBusy, 100, port));
@@ -142,9 +142,9 @@ test("clients are refused after long waits in which requests begin, but not afte
   const server = createServer((socket) => {
     const end = performance.now() + 400;
     while (performance.now() < end);
-    for (let n = 0; n < begun; n++) overloaded.observe();
+    for (let n = 0; n < begun; n++) overloaded.noteRequest();
     probes++;
-    expect(overloaded.takes(socket)).toBe(true);
+    expect(overloaded.acceptProbe(socket)).toBe(true);
   });
   const port = await listen(server);
   const overloaded = new Overload("127.0.0.1", port, {
@@ -154,7 +154,7 @@ test("clients are refused after long waits in which requests begin, but not afte
     reopen: async () => {},
     report: () => {},
   });
-  overloaded.observe();
+  overloaded.noteRequest();
   await until(() => probes === 4, "the probes");
   expect(close).not.toHaveBeenCalled();
   begun = 100;
