@@ -28,8 +28,8 @@ export class AddressBalancer {
   #most = 0;
 
   /**
-   * Returns the working addresses, the least used one first, in the order in which a new connection tries them. Counts a
-   * request to the first one.
+   * Returns the working addresses in the order in which a new connection tries them. Unless `isOrder` is true, the least used
+   * address comes first, and a request to it is counted.
    */
   orderAddresses(found: FoundAddresses): readonly ResolvedAddress[] {
     this.update(found);

@@ -240,8 +240,8 @@ export class HttpTransport implements Transport {
   }
 
   /**
-   * Returns the pool for a destination, or creates it. All upstreams with an equal destination share it. `destination.http2`
-   * keeps pools of the two kinds apart, and `create` must create a pool of that kind.
+   * Returns the pool for a destination, or creates it. All upstreams with an equal destination share the pool. A destination
+   * with `http2` has a different pool than one without, and `create` must create a pool of the matching kind.
    */
   #findPool<P extends Pool>(destination: Destination, create: () => P): P {
     const { origin, socketPath, address, tls, http2 = false } = destination;

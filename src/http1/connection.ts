@@ -11,7 +11,7 @@ import type { QueuedJob } from "./queue.ts";
 
 /** The attempt that uses a connection, or the tunnel that the attempt has opened. */
 export interface Carried extends Claim {
-  /** Whether reading is paused, because the bytes are not taken fast enough. The connection then does not time out. */
+  /** Whether reading is paused, because the bytes are not taken fast enough. A paused connection does not time out. */
   readonly isPaused: boolean;
   /** Stops the attempt or the tunnel at any stage. */
   fail(thrown: unknown): void;
@@ -19,7 +19,7 @@ export interface Carried extends Claim {
   onInterim?(status: number, headers: HeaderList): void;
   /** Called when the response headers have arrived. */
   onHead(head: ParsedHead): void;
-  /** Called with each chunk of the body, whose ArrayBuffer the receiver may transfer; bytes of a tunnel may share one. */
+  /** Called with each chunk. The receiver may transfer the ArrayBuffer of a body's chunk, but not that of a tunnel's. */
   onChunk(chunk: Uint8Array): void;
   /** Called when the response has ended or, for a tunnel, when the upstream has closed its direction. */
   onEnd(trailers?: HeaderList): void;

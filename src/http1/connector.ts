@@ -122,7 +122,7 @@ export interface Socket {
   destroy(): void;
 }
 
-/** The callbacks that a connector may use while it opens a connection. */
+/** The callbacks and the values that a connector may use while it opens a connection. */
 export interface ConnectScope {
   /** Returns the working addresses of a host name, in the order in which to try them. */
   order(found: FoundAddresses): readonly ResolvedAddress[];
@@ -154,7 +154,7 @@ export interface Connector {
    */
   resolve?(hostname: string): Promise<readonly ResolvedAddress[]>;
   /**
-   * Checks the TLS options and the Unix socket of a target. A connector that accepts all of them leaves this method out.
+   * Checks `tls`, `socketPath` and `http2` of a target. A connector that accepts all values leaves this method out.
    * @throws TypeError that names the option that the connector cannot use
    */
   checkTarget?(upstream: Upstream): void;

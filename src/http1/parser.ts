@@ -299,8 +299,8 @@ export class ResponseParser {
   }
 
   /**
-   * Reads the line of a chunk size without making a text of it, if the line has only digits and has arrived in one part,
-   * as most such lines do.
+   * Reads the line of a chunk size without making a text of it, if the line has at most `MAX_PLAIN_DIGITS` digits and no
+   * extension, and has arrived in one part. Most such lines do.
    * @returns the index after the line; -1 for any other line, which is left unread
    */
   #readPlainSize(bytes: Uint8Array, start: number): number {

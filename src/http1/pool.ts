@@ -88,7 +88,7 @@ export abstract class Pool<
   readonly #idleList: IdleList;
   readonly #trimmer: IdleTrimmer;
   readonly #expiryTimer: ExpiryTimer = new ExpiryTimer((now) => this.#closeExpired(now));
-  /** The number of connections that were opened. */
+  /** The number of connections that the pool has begun to open. */
   #opened = 0;
   /** The value of `#opened` at the last call of `checkUnused`. */
   #openedAtCheck = 0;

@@ -143,8 +143,8 @@ export class AddressQueue<T extends Waiting> {
   // ── running requests ──
 
   /**
-   * Counts the place of a holder for the client whose request has the place now. While `isCounting` is true, the owner calls it
-   * for each new request of a holder.
+   * Counts the place of a holder for the client whose request has the place now. While `isCounting` is true, the owner calls
+   * this method for each new request of a holder.
    */
   start(holder: Holder): void {
     this.end(holder);
@@ -154,7 +154,7 @@ export class AddressQueue<T extends Waiting> {
   }
 
   /**
-   * Ends the counting of a holder's place. The owner calls it when a holder with an account gives up its place.
+   * Ends the counting of a holder's place. The owner calls this method when a holder with an account gives up its place.
    */
   end(holder: Holder): void {
     const { account } = holder;

@@ -31,7 +31,7 @@ export interface Holder {
 
 /** The places for which requests wait. */
 export interface Places {
-  /** The number of places that are taken, tunnels excluded. */
+  /** The number of places that are taken. A tunnel counts only if it takes up one of the limited places. */
   readonly taken: number;
   /** Returns the holders of the places, including tunnels. */
   holders(): Iterable<Holder>;

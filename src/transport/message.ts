@@ -4,7 +4,7 @@ import type { HeaderList } from "../fields/headers.ts";
 import type { Upstream } from "../target/target.ts";
 import type { HandedSocket, Tunnel } from "./tunnel.ts";
 
-/** Details of a message that only workerd needs. No step of the core reads them; interceptors pass them on. */
+/** Details of a message that only workerd sets. Interceptors pass them on. */
 export interface Hints {
   /** The header fields as the runtime's own `Headers`, which keep more than a list can. */
   readonly fields?: OriginalFields;
@@ -42,7 +42,7 @@ export interface UpstreamRequest {
   readonly acceptsTrailers?: boolean;
   /** The names of the trailer fields that the client announces; the transport writes them as `Trailer`. */
   readonly trailer?: string | undefined;
-  /** Whether the request needs a new connection, because an earlier attempt at the same upstream has failed. */
+  /** Whether the request needs a new connection, because an earlier attempt has failed. */
   readonly newConnection?: boolean;
   /** The header fields before hooks and interceptors changed them; set only where redirects are followed. */
   readonly headersBeforeHooks?: HeaderList | undefined;

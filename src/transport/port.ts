@@ -99,7 +99,8 @@ export interface Transport {
    */
   resolve?(hostname: string): Promise<readonly string[]>;
   /**
-   * Checks the TLS options and the socket of a target before it is used; left out by a transport that takes any.
+   * Checks `tls`, `socketPath` and `http2` of a target before the target is used. A transport that accepts all values leaves
+   * this method out.
    * @throws TypeError that names what the transport cannot use
    */
   checkTarget?(upstream: Upstream): void;

@@ -138,7 +138,7 @@ export class Scope implements Listener {
   #firesAt = 0;
   /** The current time limit in milliseconds; 0 for none. */
   #limit = 0;
-  /** The time at which a chunk was last sent or received; if there was no chunk, the time at which the limit began. */
+  /** The time from which the limit counts: that of the last chunk, or when the limit began, was paused or was resumed. */
   #lastChunkAt = 0;
   /** The value of `#lastChunkAt` when the response headers arrived; undefined until then. */
   #lastRequestChunkAt: number | undefined;
@@ -157,7 +157,7 @@ export class Scope implements Listener {
   observer: ScopeObserver | undefined;
   /**
    * @internal Whether the request has waited for its upstream (`wait`), and is now sent to find out whether that upstream is
-   * back. A refusal then counts as a failure of the upstream only with `retry: false`.
+   * back. A refusal of this attempt counts as a failure of the upstream only with `retry: false`.
    */
   isLook = false;
   /** @internal The place of the attempt at one of several upstreams; undefined if the target has a single one. */
@@ -457,9 +457,9 @@ export class Scope implements Listener {
   }
 
   /**
-   * @internal Called when the timer fires. It aborts the exchange if the limit has passed since the last chunk, and
-   * otherwise restarts the timer. A chunk only records its time, because restarting the timer would cost more than the
-   * chunk.
+   * @internal Called when the timer fires. Begins to listen for the client's disconnect if `listenAfter` has delayed that.
+   * Aborts the exchange if the limit has passed since the last chunk, and otherwise restarts the timer. A chunk only records
+   * its time, because restarting the timer would cost more than the chunk.
    */
   expire(): void {
     if (!this.#isListening) this.#listen();

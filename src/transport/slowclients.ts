@@ -32,7 +32,7 @@ const CLIENT_TOO_SLOW = 408;
 export class SlowClients {
   readonly #rate: MinimumRate;
   readonly #interval: number;
-  /** The requests that waited for their clients at the last check. */
+  /** The requests whose progress the last check has measured. */
   #meters: Map<Claim, Meter> = new Map();
 
   /** @param interval milliseconds between two checks */
@@ -84,7 +84,7 @@ export class SlowClients {
 /**
  * Returns the number of bytes of a response that the client has taken, if the response waits for the client.
  * @param reader the sink of the response, if it has no room; undefined if it has room
- * @param received the number of bytes that have arrived from the upstream
+ * @param received the number of bytes that have arrived from the upstream; on HTTP/1.1, since the connection was opened
  */
 export function countTaken(reader: object | undefined, received: number): number | undefined {
   if (reader === undefined) return undefined;

@@ -4,9 +4,9 @@ export interface PoolStats {
   readonly created: number;
   /** The number of connections that were closed, by either side. */
   readonly closed: number;
-  /** The number of connections that could not be opened. */
+  /** The number of connections that could not be opened, or were no longer wanted before they were open. */
   readonly failed: number;
-  /** The number of connections that were closed because they were silent for too long: idle, or in use (`timeout`). */
+  /** The number of connections that were closed because they were idle for too long, or silent in use (`timeout`). */
   readonly timedOut: number;
   /** The number of requests that got a connection; each attempt counts. */
   readonly requests: number;
@@ -36,7 +36,7 @@ export interface PoolStats {
 
 /** The connections to one origin at this moment. */
 export interface OriginStats {
-  /** The number of connections that carry a request. */
+  /** The number of connections that carry a request, or are being opened for one. */
   readonly inUse: number;
   /** The number of idle connections that are kept for reuse. */
   readonly free: number;

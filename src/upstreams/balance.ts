@@ -209,7 +209,7 @@ export class Balancer implements Upstreams, Group {
     return (this.#members[0] ?? this.#names?.all[0])?.target;
   }
 
-  /** Whether all upstreams have the same weight at present. */
+  /** Whether all upstreams that get requests have the same weight at present. */
   get isUniform(): boolean {
     this.#refresh();
     return this.#isUniform;
@@ -233,7 +233,8 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Adds an upstream.
-   * @throws TypeError for an upstream that was added before, or has another base path or query than the others
+   * @throws TypeError for a bad target or weight, and for an upstream that was added before, that has another base path or
+   * query than the others, or that `check` cannot check
    */
   add(added: TargetAddress | BalancedTarget): void {
     const { target, weight = 1 } = isBalanced(added) ? added : { target: added };

@@ -23,8 +23,8 @@ const MAX_JUMPS = 32;
 export type HashKey = (request: PickRequest) => string;
 
 /**
- * The key of a client: the IP address of its connection. Behind another proxy, all clients have the same one; use `byHeader`
- * or `byCookie` there.
+ * The key of a client: the IP address of its connection. Behind another proxy, all clients have the same key; use
+ * `byHeader` or `byCookie` there.
  */
 export const byAddress: HashKey = ({ clientAddress }): string => clientAddress ?? "";
 /** The key of a resource: the path and query. */
@@ -54,8 +54,8 @@ export interface HashOptions {
    */
   sticky?: boolean;
   /**
-   * The policy for requests without a key, or the name of one; `false` for no policy. All requests without a key then go to
-   * the same upstream, as if they had the same key, and no cookie is set.
+   * The policy for requests without a key, or the name of a policy. With `false`, all requests without a key go to the same
+   * upstream, as if they had the same key, and no cookie is set.
    * @default "least_conn"
    */
   next?: SpreadName | Policy | false;

@@ -268,7 +268,7 @@ class UpstreamLease implements Lease, BodyWatcher {
     return other.#target === this.#target || this.#before.includes(other.#target);
   }
 
-  /** Picks an upstream for another request of the same client, such as one that an interceptor makes. */
+  /** Picks an upstream again, for a request that has waited (`wait`), or that an interceptor sends a second time. */
   async pickAgain(scope: Scope): Promise<UpstreamLease> {
     return pickFirst(this.#context, scope);
   }
@@ -514,8 +514,8 @@ class LeasedAttempt {
 
   /**
    * Whether the attempt was a look (`Scope.isLook`) at an upstream that is not back yet, and does not count as a failure: looks
-   * alone would eject the upstream, and its return would not be noticed. With `retry: false`, it does count, because a look
-   * then asks only one upstream, and only the ejection of that one makes the next look ask another.
+   * alone would eject the upstream, and its return would not be noticed. With `retry: false`, the look counts: it asks only
+   * one upstream, and only the ejection of that upstream makes the next look ask another.
    */
   #isRefusedLook({ isLook }: Scope, outcome: Outcome): boolean {
     const isRefused = outcome === "refused" || outcome === "unresolved";
@@ -541,7 +541,7 @@ class LeasedAttempt {
     return nextAttempt(this.#request, outcome, place, this.#lease.options.retry, this.#left);
   }
 
-  /** Sends the request to the same upstream, at the same place. */
+  /** Sends the request to the same upstream. The new attempt keeps the place of this one. */
   async #sendAgain({ request, left }: NextAttempt, scope: Scope): Promise<UpstreamResponse> {
     this.#stop();
     this.#nextLease?.release();
@@ -568,8 +568,8 @@ class LeasedAttempt {
     const lease = this.#lease;
     let query: PickRequest | undefined;
     let picked: ReturnType<UpstreamLease["pickAnother"]> = this.#nextLease;
-    // With `wait`, a refused request spends no retry budget. Without budget left, it would otherwise wait although another
-    // upstream may take it.
+    // With `wait`, a request that no upstream has processed spends no retry budget. Otherwise, without budget left, the request
+    // would wait although another upstream may take it.
     const isFree = this.#lease.options.waits && next.left === this.#left;
     if (picked === undefined && (isFree || this.#nextQuery !== undefined || lease.spendRetry())) {
       query = lease.newQuery(scope);
@@ -579,7 +579,8 @@ class LeasedAttempt {
       if (response === undefined) throw thrown;
       return response;
     }
-    // Discard the response before the wait. Otherwise, two requests could wait for each other's upstream.
+    // Discard the response before the wait, because this attempt keeps its place until the response is over. Otherwise, two
+    // requests could each wait for the place that the other has.
     if (response !== undefined) discardBody(response);
     const again = scope.again();
     const following = await awaitPlace(picked, this.#lease.options.retry.delay, again, query);
@@ -629,7 +630,8 @@ class LeasedAttempt {
 }
 
 /**
- * Returns the response with a body or a tunnel whose end is reported to the upstreams.
+ * Returns the response with a body or a tunnel whose end is reported to the upstreams. A response without either is reported
+ * as over immediately, as is one whose body has arrived, or whose body the transport passes on unread.
  * @param upstream the upstream that has responded, if it is not the one that was picked first
  */
 function reportWhenOver(

@@ -36,7 +36,7 @@ export class BalancedMember implements Member, Checked {
   outage: StateChange["state"] = "up";
   /** The reason for the last change, and its time in milliseconds since 1970; undefined before the first one. */
   lastChange: { readonly reason: string; readonly since: number } | undefined;
-  /** The request that tests whether the upstream works again; undefined once the request is answered. */
+  /** The request that tests whether the upstream works again; undefined once the request is answered or has failed. */
   probe: PickRequest | undefined;
   /** The time at which the probe was sent. */
   probedAt = 0;
@@ -54,7 +54,7 @@ export class BalancedMember implements Member, Checked {
     this.#limits = limits;
   }
 
-  /** Whether active checks have found that the upstream works. */
+  /** False while active checks find that the upstream is down. */
   get isUp(): boolean {
     return this.#isUp;
   }

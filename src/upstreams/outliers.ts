@@ -46,7 +46,10 @@ export const outlierDefaults: Required<OutlierOptions> = {
   maxEjected: 0.5,
 };
 
-/** An upstream is ejected if at least this percentage of its requests in one interval has failed. */
+/**
+ * An upstream is ejected if at least this percentage of its requests in one interval has failed, and there were at least
+ * `MIN_REQUESTS_FOR_PERCENTAGE` of them.
+ */
 const MAX_FAILURES = 85;
 const MIN_REQUESTS_FOR_PERCENTAGE = 50;
 /**

@@ -26,7 +26,7 @@ export interface Group {
   readonly active: number;
   /** A number that changes when upstreams are added or removed, or their weights are set. */
   readonly version: number;
-  /** Whether all upstreams have the same weight at present. */
+  /** Whether all upstreams that get requests have the same weight at present. */
   readonly isUniform: boolean;
   /** The highest weight that is set for one of the upstreams. */
   readonly heaviest: number;

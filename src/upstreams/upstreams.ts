@@ -83,7 +83,7 @@ export interface Result {
 
 /** Keeps clients at the upstream that has answered them, by a field that the clients send back, such as a cookie. */
 export interface ClientKeeper {
-  /** Removes, in place, the fields of a request that no upstream may get. */
+  /** Removes the fields that no upstream may get from the header fields of a request, in place. */
   cut(headers: HeaderList): void;
   /**
    * Returns fields to add to the response to a client.
@@ -135,7 +135,7 @@ export interface Upstreams {
   readonly choose: Choose;
   /**
    * Returns the target for an attempt, or a promise if the attempt has to wait. Returns undefined if no upstream can take the
-   * attempt; after a first attempt, the client then gets 503.
+   * attempt. For the first attempt of a request, the client gets 503 in that case, unless the request waits (`wait`).
    * @param tried the targets that earlier attempts of the same request were sent to
    */
   pick(
@@ -162,7 +162,7 @@ export interface Upstreams {
   /** Returns the state of each upstream, for `stats()`. */
   states?(): readonly UpstreamState[];
   /**
-   * Called with the transport of a proxy before the first request of that proxy, and before its first request after
+   * Called with the transport of a proxy before the first request through that transport, and before its first request after
    * `close`.
    */
   start?(transport: Transport): void;
