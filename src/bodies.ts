@@ -380,7 +380,7 @@ async function changeResponse(
 
 /**
  * Whether the runtime undoes the content coding when JavaScript reads the body. workerd does so for the codings gzip and
- * br, if the response is not marked as encoded already. Only workerd's responses have hints.
+ * br, except where `hints.isEncoded` says that JavaScript reads the encoded bytes. Only workerd's responses have hints.
  */
 function isDecodedByRuntime({ hints }: UpstreamResponse, encoding: string): boolean {
   return hints?.isEncoded === false && /^(?:gzip|br)$/.test(encoding);

@@ -25,7 +25,7 @@ export type PathRewrite = (path: string, request: () => Request) => string | Pro
 
 /** The parts of a plan that a runtime provides, other than its transport. */
 export interface RuntimeParts {
-  /** The transport to apps in this process; undefined to send their requests through the usual transport. */
+  /** The transport to apps in this process; undefined if the usual transport sends requests to apps as well. */
   inProcess?: Transport;
   /** The channel on which the runtime's tools follow exchanges, if it has one. */
   tracing?: Tracing | undefined;
@@ -55,7 +55,7 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
-  /** Parses the target of a request. */
+  /** Parses the target of a request, and makes sure that the transport can reach it. */
   readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;

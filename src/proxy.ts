@@ -43,7 +43,8 @@ export interface CreateProxyOptions extends ProxyOptions {
    */
   target: Target;
   /**
-   * Options of the proxy's own connections. It cannot be set together with `transport`, which has its own connections.
+   * Options of the proxy's own connections. It cannot be set together with `transport` or `fetch`, which have their own
+   * connections.
    */
   pool?: PoolOptions;
 }
@@ -76,7 +77,7 @@ export interface Proxy {
    */
   readonly stats: () => PoolStats | undefined;
   /**
-   * Lets running and waiting requests finish, then closes the proxy's own connections. Later requests get 503 with
+   * Lets running and queued requests finish, then closes the proxy's own connections. Later requests get 503 with
    * `Retry-After`, on the runtimes where a proxy has its own connections. Tunnels, such as WebSockets, are closed after the
    * timeout; without a timeout, when the requests have finished. Requests that wait for an upstream to come back (`wait`) get
    * 503 immediately.
@@ -84,7 +85,7 @@ export interface Proxy {
    * @throws TypeError for a timeout that is not a number of milliseconds
    */
   readonly close: (timeout?: number) => Promise<void>;
-  /** Closes the proxy's own connections immediately: requests without a response get 503, other responses fail. */
+  /** Closes the proxy's own connections immediately: requests without a response get 503, and incomplete responses fail. */
   readonly destroy: () => void;
 }
 
@@ -111,7 +112,7 @@ export type CreateProxy<OwnProxy extends Proxy = Proxy> = (options: CreateProxyO
 
 /** A header field on which `explain` reports. */
 export interface ExplainedField {
-  /** The name, as the proxy sends it, or as the client has sent it. */
+  /** The name: in `fields` as the proxy sends it, in `dropped` as the client has sent it. */
   readonly name: string;
   /** The value. It may be a secret that an option sets. */
   readonly value: string;

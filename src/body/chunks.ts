@@ -18,7 +18,7 @@ interface BatchReader extends ReadableStreamDefaultReader<Uint8Array> {
 const CHUNK_SIZE = 65_536;
 /**
  * The maximum length of the buffer after that: a full buffer means that more bytes probably wait. On Deno, a body of 1 MB
- * then arrives in a third of the chunks. A body that arrives slowly keeps the small buffer.
+ * then arrives in a third as many chunks. A body that arrives slowly keeps the small buffer.
  */
 const LARGE_CHUNK_SIZE = 262_144;
 

@@ -18,7 +18,7 @@ export class EventReader {
   /** Whether the last character was CR, which ends a line. An LF that follows is a part of the same line break. */
   #isAfterReturn = false;
 
-  /** Reads a chunk. Returns the events that it completes. */
+  /** Reads a chunk. Returns the events that the chunk completes. */
   read(chunk: Uint8Array): StreamEvent[] {
     const events: StreamEvent[] = [];
     for (const character of this.#decoder.decode(chunk, { stream: true })) {

@@ -12,8 +12,8 @@
  * | `"returned"` | reads the bytes, and calls `release` once they are | may lie in memory that the source frees after   |
  * |              | sent; no other code sees them                      | `release`                                       |
  *
- * The bytes that `BodySource.whole()` returns belong to the caller, unless the caller has asked for borrowed bytes, or the body
- * has them in `replay` as well: no code may then change them.
+ * The bytes that `BodySource.whole()` returns belong to the caller, with two exceptions: the caller has asked for borrowed
+ * bytes, or the body has the same bytes in `replay`. In these two cases, no code may change the bytes.
  *
  * Further terms:
  *

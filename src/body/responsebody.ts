@@ -26,7 +26,10 @@ export interface Inlet {
 export interface BodyScope {
   /** Reports that a chunk has arrived. */
   touch(): void;
-  /** Pauses the idle timeout while the client takes no chunks, and resumes it afterwards. */
+  /**
+   * Pauses the idle timeout while the client takes no chunks, and resumes it afterwards.
+   * @param reader the sink of the body; the timeout keeps running while `reader.isUnread` is true
+   */
   pauseIdle(isPaused: boolean, reader?: { readonly isUnread?: boolean }): void;
   /** Reports that the body has failed. The body calls `end` afterwards. */
   failed(error: ProxyError): void;

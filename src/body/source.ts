@@ -106,8 +106,8 @@ export interface BodySource {
    * Returns all bytes. Returns undefined if some bytes have not arrived yet, or if the bytes are in several chunks that are
    * together longer than `joinUpTo`; the body can then still be taken.
    *
-   * The bytes belong to the caller, unless the caller has asked for borrowed bytes, or `replay` holds them: the caller must
-   * then not change or transfer them, because they may be sent again.
+   * The bytes belong to the caller, with two exceptions: the caller must not change or transfer borrowed bytes, which may share
+   * their ArrayBuffer, nor bytes that are also in `replay`, which may be sent again.
    * @throws ProxyError for a body that has failed
    */
   whole(options?: WholeOptions): Uint8Array | undefined;

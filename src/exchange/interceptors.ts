@@ -95,8 +95,9 @@ function isBody(value: BodySource | null): boolean {
 }
 
 /**
- * Refuses request bodies above a limit with 413: immediately if the length is known, and otherwise when a chunk exceeds the
- * limit. In the second case, the request to the upstream is aborted, so that the body cannot look complete to the upstream.
+ * Refuses request bodies above a limit with 413: immediately if the length is known, and otherwise when the bytes so far
+ * exceed the limit. In the second case, the request to the upstream is aborted, so that the body cannot look complete to the
+ * upstream.
  * @param limit the maximum length in bytes
  */
 export function limitBody(limit: number): Interceptor {

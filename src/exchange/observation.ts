@@ -25,7 +25,7 @@ export interface Tracing {
 type ReportEnd = (event: RequestEnd) => unknown;
 
 /**
- * Collects the event that `onRequestEnd` receives for one exchange. An exchange has an `Observation` only if that option or
+ * Collects the event that `onRequestEnd` receives for one exchange. An exchange has an `Observation` only if `onRequestEnd` or
  * `serverTiming` is set, or if a tool has subscribed to the runtime's channel.
  *
  * The exchange is over when its response has been passed to the server, and the body or the tunnel of the response, if

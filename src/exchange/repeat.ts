@@ -1,7 +1,8 @@
 /**
- * The rule for sending a request again. After a failure, and when `attemptTimeout` is over, `nextAttempt` is called by
- * `sendAttempts` in send.ts (one upstream) and by `LeasedAttempt` in upstreams/failover.ts (several upstreams); `HeldRequests`
- * in wait.ts calls it before a request waits. Redirects and mirrors do not call it: they send other requests.
+ * The rule for sending a request again. After a failure or a status in `statusCodes`, and when `attemptTimeout` is over,
+ * `nextAttempt` is called by `sendAttempts` in send.ts (one upstream) and by `LeasedAttempt` in upstreams/failover.ts (several
+ * upstreams); `HeldRequests` in wait.ts calls it before a request waits. Redirects and mirrors do not call it: they send other
+ * requests.
  */
 import { replayOf } from "../body/replay.ts";
 import { type BodySource, mayGoUnread } from "../body/source.ts";
@@ -105,8 +106,8 @@ export function nextAttempt(
   if (rule === undefined || (attempts === 0 && place !== "later")) return undefined;
   if (!isFree && left === 0) return undefined;
   if (rule === "listed" && !methods.includes(request.method)) return undefined;
-  // `newConnection` is set once the request has been sent again to the same upstream. From then on, the request is sent on
-  // new connections only, and to each upstream at most once.
+  // `newConnection` is set once the request has been sent again to the same upstream, or has waited. From then on, the request
+  // is sent on new connections only, and to each upstream at most once, unless it waits again.
   if (place === "same" && request.newConnection === true) return undefined;
   const body = bodyToSend(request);
   if (body === undefined) return undefined;
@@ -135,7 +136,7 @@ export function attemptTooLong(limit: number): AbandonedAttempt {
   });
 }
 
-/** The codes of failures before a connection was established: nothing was sent. */
+/** The codes of failures before a connection was established, except refusals and failed lookups: nothing was sent. */
 const UNSENT: ReadonlySet<ProxyErrorCode> = new Set<ProxyErrorCode>([
   "connection_timeout",
   "connection_limit_reached",

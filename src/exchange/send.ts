@@ -30,8 +30,8 @@ export function sendThrough(transport: Transport, inProcess: Transport = transpo
 }
 
 /**
- * Returns the error for an upgrade that the transport cannot make. Otherwise the transport would send an ordinary request,
- * which might get 200.
+ * Returns the error for an upgrade that the transport cannot make. Without this error, the transport would send an ordinary
+ * request, which might get 200.
  */
 function cannotUpgrade({ name }: Transport, protocol: string): ProxyError {
   return new ProxyError("http_request_error", {

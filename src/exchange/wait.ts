@@ -46,7 +46,7 @@ const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "unresolved",
   "unprocessed",
 ]);
-/** The maximum number of upstreams that are remembered as having answered. */
+/** The number of upstreams that are remembered as having answered, at least: a `RecentMap` keeps up to twice as many. */
 const MAX_ANSWERED = 1_000;
 
 /** A request that waits. */
@@ -104,7 +104,7 @@ class Gate {
    * Waits until a request may be sent.
    * @param isMovable whether another proxy may send the request instead
    * @param refusal makes the error of a request that must not wait any longer
-   * @throws ProxyError 503 when the time is over, or if too many requests wait
+   * @throws ProxyError 503 when the time is over, or if too many requests wait; also the reason of an abort, `close` or `move`
    */
   async enter(
     scope: Scope,
@@ -272,8 +272,8 @@ export class HeldRequests {
   }
 
   /**
-   * Sets the only upstream of a proxy. Its host name comes from the options and not from a request, so that requests may wait
-   * until the name can be resolved (`#mayResolve`).
+   * Sets the only upstream of a proxy. Its host name comes from the options and not from a request, so requests may wait until
+   * the name can be resolved (`#mayResolve`).
    */
   setFixedUpstream(upstream: Upstream): void {
     this.#fixedKey = keyOf(upstream);
@@ -317,7 +317,7 @@ export class HeldRequests {
     const { upstream } = request;
     const key = lease?.upstream === upstream ? lease.group : keyOf(upstream);
     if (this.#gates.has(key)) {
-      // Release the place at the upstream, so that running requests can use it while this request waits.
+      // Release the place at the upstream, so that the requests that the gate lets go can use it while this request waits.
       lease?.release();
       return this.#hold(next, request, scope, body, key, scope.observer?.attempts);
     }
@@ -506,7 +506,7 @@ function isBroken(thrown: unknown): boolean {
   return outcome === "stale" || outcome === "broken";
 }
 
-/** Returns a text that identifies the server to which an upstream connects. */
+/** Returns a text that identifies the server of an upstream: its socket path or fixed address, if any, and its origin. */
 function keyOf({ origin, socketPath, address }: Upstream): string {
   return `${socketPath ?? address ?? ""} ${origin}`;
 }

@@ -77,7 +77,7 @@ export async function explainRequest(
 
 /**
  * Sets `incoming.upgrade` for a request that asks for an upgrade. Servers do so when they hand the connection over, which does
- * not happen for an explanation; without it, the answer would be 501.
+ * not happen for an explanation; without `incoming.upgrade`, the answer would be 501.
  */
 function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
   const offered = getHeader(incoming.headers, "upgrade");

@@ -17,7 +17,8 @@ const FIRST_CHUNK_SIZE = 16_384;
 
 /**
  * The milliseconds that `fetch` has to settle after a request body could not be moved to the upstream. If the upstream is at
- * fault or has responded early, `fetch` settles within a few turns of the event loop; if not, the client is at fault.
+ * fault or has responded early, `fetch` settles within a few turns of the event loop. If `fetch` does not settle, the client is
+ * at fault.
  */
 const REPORT_TIME = 100;
 

@@ -10,7 +10,7 @@ import { checkRange } from "../target/address.ts";
 export type Context = unknown;
 
 /**
- * The options about the fields that describe the client to the upstream, and about which proxies' fields are trusted.
+ * The options that decide which fields describe the client to the upstream, and which proxies are trusted.
  */
 export interface ForwardingOptions {
   /**
@@ -43,9 +43,9 @@ export interface ForwardingOptions {
    * Returns the client's address, where the runtime does not know it or knows only the address of a proxy; `undefined`
    * if it is unknown. `context` is the value that the server passed to the proxy's `fetch`.
    *
-   * A value that is not a single address counts as unknown. An address taken from a field that clients can send may be
-   * forged. For the forwarding fields, `trustProxy` tests the returned address only where the runtime does not know the
-   * peer's address.
+   * A list of addresses, or another value with a character that no address has, counts as unknown. An address taken from
+   * a field that clients can send may be forged. For the forwarding fields, `trustProxy` tests the returned address only
+   * where the runtime does not know the peer's address.
    * @example (request) => request.headers.get("cf-connecting-ip") ?? undefined
    */
   clientAddress?: (request: Request, context: Context) => string | undefined;

@@ -8,7 +8,8 @@ export interface HeaderOptions {
    *
    * The client's own fields with these names never reach the upstream, not even where the value is `null`. The same holds
    * for aliases, in which another character, such as `_`, replaces a `-`. This option takes precedence over all others
-   * except `onRequest`. Hop-by-hop fields and those of the message framing are refused; for `Host`, use the option `host`.
+   * except `onRequest` and `interceptors`. Hop-by-hop fields and those of the message framing are refused; for `Host`, use the
+   * option `host`.
    * `undefined` is refused: it mostly comes from a missing environment variable, and if it were ignored, the upstream would
    * get the client's field.
    * @example { authorization: "Bearer …", cookie: null }

@@ -2,7 +2,7 @@ import { bytes, either, object, record, text } from "../schema/kinds.ts";
 import { defaultsOf, isRecord, type Kind, type Schema } from "../schema/schema.ts";
 import { parseTarget, type TargetAddress } from "../target/target.ts";
 
-/** Which requests are copied to a mirror. */
+/** Where copies of requests are sent, and which requests are copied. */
 export interface MirrorSettings {
   /** Where to send the copies: an origin without a path, or an app in this process. */
   target: TargetAddress;

@@ -1,6 +1,6 @@
 /**
- * The option names of other proxy libraries, each with what to write instead. docs/coming-from.md says more about each. The
- * names are in a separate file from the list of the core, so that Workers do not load them.
+ * The option names of other proxy libraries, each with what to write instead. docs/coming-from.md says more about each name.
+ * The names are not in foreign.ts, so that Workers do not load them.
  */
 import { findFix, type ForeignNames } from "./foreign.ts";
 

@@ -176,8 +176,8 @@ export interface PoolOptions {
    */
   socketPath?: string;
   /**
-   * Begins each connection with a header of the PROXY protocol that names the client: `"v1"` as a line of text, `"v2"` in
-   * binary form, before TLS. By default, no header is sent. An upstream that does not expect the header refuses every request.
+   * Begins each connection, before TLS, with a header of the PROXY protocol that names the client: `"v1"` as a line of text,
+   * `"v2"` in binary form. By default, no header is sent. An upstream that does not expect the header refuses every request.
    *
    * A connection is reused only for the same client address, so most requests of infrequent clients need a new connection.
    * HTTP/2 upstreams are refused, because an HTTP/2 connection carries the requests of all clients. If `trustProxy` trusts the

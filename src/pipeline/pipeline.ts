@@ -321,7 +321,7 @@ export function isUpstreams(target: AnyTarget): target is Upstreams {
   throw badTarget(target, "an object with `pick` needs `choose` of fetchway/upstreams as well");
 }
 
-/** Starts the deadline, and begins to listen for the client's disconnect. */
+/** Starts the deadline, and listens for the client's disconnect: immediately, or after `Client.listenAfter`. */
 function startScope(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
   const { onInformational, signal, connectTimeout } = plan.options;

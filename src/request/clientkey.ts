@@ -8,8 +8,8 @@ import type { RequestRules } from "./outgoing.ts";
 export type ClientRules = Partial<Pick<RequestRules, "clientAddress" | "trusts">>;
 
 /**
- * Returns the address of a request's client; undefined if it is not known. If a trusted proxy has sent the request, the result
- * comes from the forwarding fields, and is possibly a name instead of an address.
+ * Returns the address of a request's client; undefined if it is not known. If a trusted proxy has sent the request, and its
+ * forwarding fields name a client, the result comes from these fields, and may be a name instead of an address.
  *
  * `toUpstreamRequest` calls the option `clientAddress` as well, so the app's function may run twice for one request.
  */

@@ -25,8 +25,8 @@ const random = new BigUint64Array(256);
 let used = random.length;
 
 /**
- * Returns a new `traceparent` with the flag `sampled`. The first span has the last half of the digits of its trace, as in
- * Zipkin. The lowest bit of that half is set, because an id must not be all zeros.
+ * Returns a new `traceparent` with the flag `sampled`. The id of the first span is the second half of the id of the trace, as
+ * in Zipkin. The lowest bit of that half is set, because an id must not be all zeros.
  */
 function createTraceParent(): string {
   if (used === random.length) {

@@ -6,8 +6,8 @@ import type { Incoming } from "./incoming.ts";
 /**
  * Returns the protocol that a request asks to switch to, if this proxy carries that protocol.
  *
- * Any other protocol, and one that the request may not ask for (`mayAsk`), is ignored, and the request is forwarded without
- * `Upgrade` (RFC 9110 §7.8). Some clients ask for `h2c` with every first request.
+ * Any other protocol, and a protocol that the request may not ask for (`mayAsk`), is ignored, and the request is forwarded
+ * without `Upgrade` (RFC 9110 §7.8). Some clients ask for `h2c` with every first request.
  * @param upgrade the value of the request's `Upgrade`
  * @param carried the protocols that this proxy carries, in lower case
  * @param hint says how a server of this runtime hands over such requests

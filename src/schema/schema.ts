@@ -36,7 +36,7 @@ export interface Kind<in T> {
   /** The options that an object of this kind may have. */
   readonly members?: Table;
   /**
-   * Returns whether a value is meant to be of this kind, even if its contents are wrong. `either` then reports what is wrong
+   * Returns whether a value is meant to be of this kind, even if its contents are wrong. If so, `either` reports what is wrong
    * with the contents.
    */
   readonly contains?: (value: unknown) => boolean;

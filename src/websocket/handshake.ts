@@ -99,8 +99,8 @@ function badAnswer(name: string): ProxyError {
 }
 
 /**
- * Makes the 101 response for the hook `onResponse` on Bun and Deno, whose servers make the 101 that the client gets, with the
- * header fields of this one.
+ * Makes the 101 response for the hook `onResponse` on Bun and Deno. The server itself makes the 101 that the client gets, with
+ * the header fields that the hook leaves on this response.
  * @throws ProxyError 502 as `checkAnswer` does
  */
 export async function respondSwitched(
