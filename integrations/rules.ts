@@ -12,7 +12,7 @@ export type { ProxyOptions } from "#fetchway";
 export interface ProxyRule extends ProxyOptions {
   /**
    * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are appended
-   * to the target's path. Otherwise, each request goes to this one URL, and its query is added to that of the URL.
+   * to the target's path. Otherwise, each request goes to this one URL, and the request's query is added to the URL's own.
    *
    * `{{NAME}}` is replaced by the environment variable `NAME`. The variable is read at the rule's first request, because Nitro
    * writes rules into the app when it is built.
@@ -106,7 +106,7 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
 
 /**
  * Replaces the variables of the environment in a URL. If a value ends with a slash and a slash follows the variable, the URL
- * has only one of them.
+ * gets only one slash there.
  */
 function fillVariables(to: string): string {
   const { process } = globalThis as { process?: { env: Record<string, string | undefined> } };
@@ -132,8 +132,8 @@ function compileFixed(to: string, options: ProxyOptions): SendEvent {
 }
 
 /**
- * Returns the first segments of the path of a URL as the client has written them; undefined if the path has fewer, or if
- * one of them is empty. The caller passes `req.url`, because h3's event may spell the URL differently.
+ * Returns the first `depth` segments of a URL's path, as the client has written them; undefined if the path has fewer segments,
+ * or if one of the first `depth` is empty. The caller passes `req.url`, because h3's event may spell the URL differently.
  */
 function cutSegments(url: string, depth: number): string | undefined {
   const [path = ""] = url.slice(url.indexOf("/", url.indexOf("//") + 2)).split("?", 1);

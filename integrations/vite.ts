@@ -63,12 +63,12 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
 /**
  * Creates a plugin for Vite that forwards requests and WebSockets by their path.
  *
- * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`; the longest prefix takes
- * precedence. The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so
- * are all other requests. If a request gets no response from the upstream, Vite's logger logs that, unless the route has
- * `onError`.
+ * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`; the longest prefix takes precedence.
+ * The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so are all other
+ * requests. If a request gets no response from the upstream, Vite's logger logs that, unless the client has disconnected, or
+ * the route has `onError`.
  *
- * While an upstream restarts, requests wait for it for 5 s, and Vite's logger says so: the option `wait` of a route changes
+ * While an upstream restarts, requests wait up to 5 s for it, and Vite's logger says so: the option `wait` of a route changes
  * that time, and `wait: 0` lets requests fail immediately.
  * @throws TypeError that names each bad prefix and each bad option with its route, and the fix
  * @example
@@ -172,7 +172,7 @@ function createRoute(given: string, options: CreateProxyOptions): ViteRoute | st
   return mistakes.map((mistake) => `fetchway: viteProxy ${quoteInput(given)}: ${mistake}`);
 }
 
-/** Finds all wrong options by trying each alone, because `createProxy` stops at the first one. */
+/** Finds all wrong options by trying each option alone, because `createProxy` stops at the first wrong one. */
 function findMistakes(options: CreateProxyOptions, first: string): string[] {
   const { target, ...others } = options;
   const alone = [
@@ -189,7 +189,7 @@ function findMistakes(options: CreateProxyOptions, first: string): string[] {
     created.destroy();
     return [];
   });
-  // If no option is refused alone, the first message is about a combination of options.
+  // If no option is refused alone, the message `first` is about a combination of options.
   return mistakes.length > 0 ? mistakes : [first];
 }
 

@@ -14,8 +14,8 @@ interface OnNode {
  * disagree with the proxy about the request's host. That is why the proxy itself does not replace `Host`: it answers a request
  * whose authority differs from `Host` with 400.
  *
- * On Node, the request must be one of srvx, also under h3. For other requests, and on Bun and workerd, this does nothing,
- * because they do not show the authority of the request target; `Host` then applies.
+ * On Node, the request must be one of srvx, also under h3. Other requests on Node, and all requests on Bun and workerd, do not
+ * show the authority of the request target. They are left unchanged, so that `Host` applies.
  */
 export function applyAbsoluteForm(request: Request): void {
   const requestTarget = (request as OnNode).runtime?.node?.req?.url;

@@ -78,7 +78,7 @@ export function createTransport(options: PoolOptions = {}): Transport {
 /** A proxy on Deno. */
 export interface DenoProxy extends Proxy, ExplainingProxy, WaitingProxy {}
 
-/** Returns `NODE_ENV`. Without the permission to read it, Deno would ask the user or throw, so the result is undefined. */
+/** Returns `NODE_ENV`; undefined without the permission to read it, because Deno would ask the user or throw. */
 function readMode(): string | undefined {
   const { Deno } = globalThis as { Deno?: DenoGlobal };
   const permission = Deno?.permissions?.querySync({ name: "env", variable: "NODE_ENV" });

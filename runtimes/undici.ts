@@ -56,11 +56,11 @@ export function createTransport(options: PoolOptions = {}): Transport {
  * TLS options is refused: set these on the dispatcher.
  *
  * These guarantees do not cover what a dispatcher does on its own. `RetryAgent` and the interceptors `retry` and `redirect`
- * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`,
- * `followRedirects` and `redirectTargets` say. The interceptors `decompress`, `cache` and `responseError` change responses. An
- * interceptor that changes the parsed headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated
- * header fields, the case of their names, and reason phrases. With a dispatcher that the app passes, the lines of a repeated
- * request field are sent together, at the place of the first one.
+ * send requests again or to another origin, with their credentials, whatever the proxy's options `retry`, `followRedirects` and
+ * `redirectTargets` say. The interceptors `decompress`, `cache` and `responseError` change responses. An interceptor that
+ * changes the parsed headers of a response must change `controller.rawHeaders`, too. HTTP/2 loses repeated header fields, the
+ * case of their names, and reason phrases. With a dispatcher or a `connect` function of the app, the lines of a repeated
+ * request field are sent together, at the place of the first line.
  * @param dispatcher a dispatcher, which the app itself closes; or options of an `Agent`, which the transport's `close()` and
  * `destroy()` close. By default, that agent speaks HTTP/1.1, opens as many connections to an origin as the default of the pool
  * option `maxSockets` allows, and keeps an idle one for 4 s

@@ -84,8 +84,8 @@ let isReliable: boolean | undefined;
 
 /**
  * Returns whether cancelling a direct stream calls `cancel` of its source, as in Bun 1.4.3 and later. Earlier versions of Bun
- * send the last chunk `0\r\n\r\n` of the body twice, in front of the next response, and may end a failed body as if it were
- * complete. These two faults cannot be checked here, so this function checks `cancel` instead (oven-sh/bun#41757, #41894).
+ * send the last chunk `0\r\n\r\n` of the body a second time, in front of the next response, and may end a failed body as if it
+ * were complete. These two faults cannot be checked here, so this function checks `cancel` instead (oven-sh/bun#41757, #41894).
  */
 function checkDirectStreams(): boolean {
   let isCancelled = false;

@@ -21,7 +21,8 @@ export interface AttachOptions {
   /**
    * Returns whether a request belongs to the proxy; by default, all do. The proxy takes the upgrades of its requests, and
    * passes their `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for
-   * `upgrade`, and the clients of other requests get 100 (Continue) when the body is read.
+   * `upgrade`. Any other request with `Expect: 100-continue` is left to the server's other listeners for `checkContinue`; if
+   * there are none, its client gets 100 (Continue) when the body is read.
    *
    * If the function throws, the proxy does not take the request, and the exception goes to `console.error`.
    *
@@ -42,8 +43,8 @@ export interface AttachOptions {
    * With this option, the tunnel begins when the app passes the request to `proxyFetch`, or to `proxy.fetch` or
    * `proxy.nodeHandler` of any proxy, and returns the response. The 101 has the header fields that middleware sets. After any
    * other response, the connection, or the HTTP/2 stream, ends. If the app neither answers nor calls a proxy within the
-   * `timeout` of this proxy, the client gets 504. An upgrade with a body gets 400 before the app sees it, as does a malformed
-   * WebSocket handshake over HTTP/2.
+   * `timeout` of this proxy, the client gets 504. A GET that asks for an upgrade and has a body gets 400 before the app sees
+   * it, as does a malformed WebSocket handshake over HTTP/2.
    * @default false
    */
   routes?: boolean;

@@ -23,7 +23,8 @@ function isAloneAndLarge({ byteLength, buffer }: Uint8Array): boolean {
 }
 
 /**
- * Returns a function that frees the memory of a large chunk that is alone in its ArrayBuffer; undefined for any other chunk.
+ * Returns the callback for the write of a large chunk that is alone in its ArrayBuffer: it frees the chunk's memory, unless the
+ * write has failed. Returns undefined for any other chunk.
  */
 export function freeing(chunk: Uint8Array): Release | undefined {
   if (!isAloneAndLarge(chunk)) return undefined;

@@ -276,7 +276,8 @@ function onceOver(message: IncomingMessage, callback: (error?: Error) => void): 
   };
   const stop = (): void => {
     message.off("end", onEnd).off("error", onError).off("close", onClose);
-    // Keep a listener for `error`: a message that is destroyed later still emits it, and Node throws it if none listens.
+    // Keep a listener for `error`: a message that is destroyed later still emits `error`, and Node throws an error that has no
+    // listener.
     message.on("error", () => {});
   };
   const done = (error?: Error): void => {

@@ -398,8 +398,8 @@ function peerAddress(req: IncomingMessage): string | undefined {
 const RESOLVED = /[\\#]|\/(?:\.|%2e){1,2}(?:[/?]|$)/i;
 
 /**
- * Returns the path as it was received, if the request's URL differs from it only by escaped bytes. The escaped path may
- * be wrong: escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
+ * Returns the path as it was received, if the request's URL differs from it only by escaped bytes; else the path of the URL.
+ * The escaped path may be wrong: escaping treats bytes above 0x7f as UTF-8, although they may be of another encoding.
  */
 function wirePath(path: string, url: string, req: IncomingMessage): string {
   const { url: wire = "" } = req;

@@ -18,8 +18,9 @@ export type { AttachOptions, SrvxServer, UpgradeListener };
 /**
  * A handler for `node:http`, `node:http2`, Express and Fastify.
  *
- * If the framework passes `next`, the handler calls it with the TypeError of a misuse, or with the exception of a hook that
- * `onError` does not answer. Without `next`, the client gets 500, and the exception goes to `console.error`.
+ * If the arguments are not messages of Node, the handler throws a TypeError. Any other TypeError of a misuse, and the exception
+ * of a hook that `onError` does not answer, go to `next` if the framework passes it. Without `next`, the client gets 500, and
+ * the exception goes to `console.error`.
  */
 export type NodeHandler = (
   req: IncomingMessage | Http2ServerRequest,

@@ -210,7 +210,7 @@ class LazyResponse extends SrvxResponse {
     return parts;
   }
 
-  /** Returns the parts to send, for `sendResponse`. */
+  /** Returns the parts to send, for `partsOf`. */
   toParts(): Parts {
     const { status, statusText, body, tunnel, trailer } = this.#received;
     const headers = this.#list;
@@ -346,7 +346,7 @@ function assertIntact({ body }: UpstreamResponse): void {
 }
 
 /**
- * Builds a web `Response`. Its body is bytes if all of them have arrived, and else a stream.
+ * Builds a web `Response`, whose body is bytes or a stream (see `buildBody`).
  * @param isForSrvx whether srvx's server has received the request, and another server has replaced the global `Response`
  */
 function build(
@@ -524,9 +524,9 @@ function writeHeadTo(res: ServerResponse, head: Head): void {
 }
 
 /**
- * Adds fields that middleware has set on Node's response before the proxy. The upstream's value replaces an earlier one, except
- * for `Set-Cookie`, whose lines each set a separate cookie. The earlier lines come first, because a client keeps the last of
- * two cookies with the same name, domain and path (RFC 6265 §5.3), and that should be the upstream's.
+ * Adds fields that middleware has set on Node's response before the call of the proxy. The upstream's value replaces an earlier
+ * one, except for `Set-Cookie`, whose lines each set a separate cookie. The earlier lines come first, because a client keeps
+ * the last of two cookies with the same name, domain and path (RFC 6265 §5.3), and that should be the upstream's.
  * @param names the fields to add, in lower case
  */
 function addEarlier(

@@ -5,9 +5,9 @@ import { ParserHold } from "./internals/parserhold.ts";
 import { responseOn } from "./internals/pipelining.ts";
 
 /**
- * The maximum number of requests of one connection that wait in the app. Above it, the connection is closed. Usually one waits,
- * because `ParserHold` then stops the parser. More wait if the app does something asynchronous before it calls the proxy, or if
- * the parser cannot be stopped.
+ * The maximum number of requests of one connection that wait in the app. Above it, the connection is closed. Usually only one
+ * request waits, because `ParserHold` then stops the parser. More wait if the app does something asynchronous before it calls
+ * the proxy, or if the parser cannot be stopped.
  */
 const MAX_WAITING = 1_000;
 /** Milliseconds without a write after which a connection is closed, if the proxy has stopped reading from it. */

@@ -272,8 +272,8 @@ export class UpgradeSocket implements TunnelHandler {
   }
 
   /**
-   * Closes a tunnel whose remaining bytes were not read in time. A client that does not read is at fault, because
-   * the upstream may be unable to end before.
+   * Closes a tunnel whose remaining bytes were not read in time. While bytes wait for the client, the client is at fault,
+   * because the upstream may be unable to end before the client takes them.
    */
   #closeUnread(): void {
     const { hasEnded, isFull } = this.#upstream;

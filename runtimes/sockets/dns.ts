@@ -66,7 +66,7 @@ interface FamilyAnswer {
 
 /** The cache entry of one name. */
 interface Entry {
-  /** Whether the addresses have a fixed order instead of being rotated, as those of `localhost` do. */
+  /** Whether the addresses have a fixed order, as those of `localhost` do, instead of being rotated. */
   readonly isOrder: boolean;
   answer: CachedAnswer | undefined;
   /** The running lookup of the name; undefined if there is none. */

@@ -18,7 +18,7 @@ export class MemoryReader {
     this.buffer = memory;
   }
 
-  /** Node calls this function as a method of its own socket, so it must be an arrow function. */
+  /** Node calls this function with Node's own socket as `this`, so it must be an arrow function. */
   readonly callback = (length: number): boolean => {
     this.socket?.onRead(this.buffer.subarray(0, length));
     return true;

@@ -28,7 +28,10 @@ export interface RequestTrace {
   readonly request: Request;
   /** The argument of `onRequestEnd`; undefined until the exchange is over. */
   readonly result: RequestEnd | undefined;
-  /** Why there was no response, or why its body broke off; undefined until the exchange is over, and after a complete one. */
+  /**
+   * Why there was no response, or why its body broke off; undefined until the exchange is over, and if the response was
+   * complete.
+   */
   readonly error: unknown;
 }
 

@@ -97,8 +97,8 @@ export function shareAgentStats(agent: Agent): AgentStats {
 function toOriginStats(stats: Pool["stats"] | Client["stats"]): OriginStats {
   const { connected, running, pending } = stats;
   const open = Number(connected);
-  // `running` may exceed `open`, because an HTTP/2 connection carries several requests at the same time. undici counts an
-  // HTTP/1.1 connection as busy for one turn of the event loop after its response.
+  // `running` may exceed `open`, because an HTTP/2 connection carries several requests at the same time. For one turn of the
+  // event loop after its response, undici still counts an HTTP/1.1 connection as busy, and so does `inUse`.
   const idle = open - Math.min(open, running);
   const free = "free" in stats ? Math.min(stats.free, idle) : idle;
   return { inUse: open - free, free, waiting: pending, tunnels: 0 };

@@ -90,8 +90,8 @@ export class UndiciTransport extends DispatcherTransport {
 
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
     const { newConnection = false, upgrade } = request;
-    // With HTTP/2, a request that needs a new connection stays with the same agent: undici itself opens another connection once
-    // one is closed, and the upstream may speak only HTTP/2.
+    // With HTTP/2, only upgrades go to `#freshAgent`. A request with `newConnection` stays with `#agent`: undici itself opens
+    // another connection once one is closed, and the upstream may speak only HTTP/2.
     const needsOwn = upgrade !== undefined || (newConnection && this.#options.allowH2 !== true);
     if (!needsOwn || this.#isClosed) return super.chooseUse(request);
     this.#freshAgent ??= new OwnAgent(

@@ -22,7 +22,7 @@ import { free } from "../../sockets/buffercodec.ts";
 const DENOS_READ = "readableStreamDefaultReaderRead";
 /** The function that reads for native code, to which it passes each chunk. */
 const NATIVE_READER = "readableStreamReadFn";
-/** The number of calls from `pull` to that function. */
+/** The number of stack frames that are read: enough to reach `NATIVE_READER` from `pull`. */
 const CALLS = 7;
 /** The minimum number of bytes of a body whose chunks are freed. For a shorter body, the check would cost too much. */
 const LARGE = 262_144;
@@ -99,7 +99,7 @@ class FreeingSink extends StreamSink {
 
 /**
  * Returns whether this call of `pull` was caused by `readableStreamReadFn`, with which Deno reads for native code.
- * @returns undefined if the stack trace shows no reader
+ * @returns undefined if the stack trace shows no reader; false if `Error` is frozen, so that there is no trace to check
  */
 function isNativeReader(): boolean | undefined {
   const settings: { prepareStackTrace?: unknown; stackTraceLimit: number } = Error;

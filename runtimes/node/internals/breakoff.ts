@@ -2,7 +2,8 @@
  * Aborts a response on Node, so that its body cannot look complete to the client.
  *
  * A body that ends with the connection (RFC 9112 §6.3).
- * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are false on a response without chunked coding.
+ * - Rests on: `chunkedEncoding` and `useChunkedEncodingByDefault` are both false on a response whose body ends with the
+ *   connection.
  * - Check: one of them must be `true`. Then no client can take the end of the connection for the end of the body.
  * - Otherwise: the connection is reset, which no client takes for the end of a body.
  * - Test: test/runtimes/node/internals/breakoff.test.ts, "after a truncated response, the connection is reset if Node does

@@ -6,7 +6,8 @@
  *   when its body is used, or when a native `Request` is made of it.
  * - Check: the value must have `rawHeaders`, as Node's request does, and every other symbol must be one of `HARMLESS`,
  *   which have nothing to do with the body.
- * - Otherwise: without the first symbol, the request is read as a web `Request`; with an unknown symbol, only its body is.
+ * - Otherwise: without the first symbol, the request is read as a web `Request`; with an unknown symbol, only its body is read
+ *   from the web `Request`.
  * - Test: test/runtimes/node/internals/hono.test.ts, "a request without the symbols" and "a symbol that is not known".
  *
  * How a response is written.
@@ -43,8 +44,8 @@
  * - Rests on: a response has its status, body and head under a symbol with the description `cache`, until other code uses
  *   its body. The server then writes this head, calls `getReader` on this body, and ends the response when `read` returns
  *   the end. The response belongs to the connection's `_httpMessage` (see pipelining.ts).
- * - Check: when `getReader` is called, the response must have the symbol, so that no other code has its body. The response
- *   on the connection must be the one to this request, and its head must be written.
+ * - Check: when `getReader` is called, the response must still have the symbol, which shows that no other code has used its
+ *   body. The response on the connection must be the one to this request, and its head must be written.
  * - Otherwise: `getReader` is the stream's own method.
  * - Test: test/runtimes/node/internals/hono.test.ts, "a body that other code reads after the head was written" and "pipelined
  *   responses". That the server does not read the stream is tested there, too.

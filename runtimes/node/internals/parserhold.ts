@@ -6,9 +6,10 @@
  *   head it has parsed. If `onIncoming` returns 21 (`HPE_PAUSED` of llhttp), the parser stops behind the head, and the result
  *   is an error with the code "HPE_PAUSED" and with `bytesParsed`; after `parser.resume()`, the parser continues in the same
  *   message. The result is passed to the member with the number `kOnExecute`; while that member runs, `getCurrentBuffer`
- *   returns the bytes that were read. Once the socket has a `data` listener, the socket emits the bytes instead, and Node's own
- *   listener passes them to `parser.execute`; Node then has no listener for `resume` that begins to read, so this class calls
- *   `socket._read`. `socket._paused` is set while Node itself has paused the socket, because too many response bytes wait.
+ *   returns the bytes that were read. At first, the parser itself reads from the connection. Once the socket has a `data`
+ *   listener, the socket emits the bytes, and Node's own listener passes them to `parser.execute`; Node then has no listener
+ *   for `resume` that begins to read, so this class calls `socket._read`. `socket._paused` is set while Node itself has paused
+ *   the socket, because too many response bytes wait.
  * - Check: the parser must have these members. An error counts as the stop only if it has the code "HPE_PAUSED".
  * - Otherwise: the requests that have been read wait in the app for their turn, and a connection on which more than
  *   `MAX_WAITING` wait is closed (turns.ts). Any other error is left to Node, which closes the connection.

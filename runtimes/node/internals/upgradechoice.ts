@@ -6,10 +6,10 @@
  *   treats the request as an ordinary one if the answer is false. Only the option of `createServer` is documented, not the
  *   property. The default function counts the server's listeners for `upgrade`.
  * - Check: the server must have the property.
- * - Otherwise: a server with a listener hands over every request with `Upgrade`. If the request has a body, of which the server
- *   has parsed only the head, it is given to the server a second time, without the connection option `upgrade`: Node documents
- *   that emitting `connection` gives a connection to a server. Node 26 has parsed the body as well, so that the server would
- *   take the client's next request for the body: there, the request is refused.
+ * - Otherwise: a server with a listener hands over every request with `Upgrade`. A request that no other listener takes, and
+ *   whose protocol no proxy carries, is given to the server a second time, without the connection option `upgrade`: Node
+ *   documents that emitting `connection` gives a connection to a server. Node 26 parses the body as well. Given the head again,
+ *   the server would take the client's next request for the body, so a request with a body is refused there.
  * - Test: test/runtimes/node/internals/upgradechoice.test.ts, "without `shouldUpgradeCallback`".
  */
 import type { IncomingMessage } from "node:http";

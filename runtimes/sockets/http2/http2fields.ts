@@ -6,8 +6,8 @@ import type { UpstreamRequest } from "../../../src/transport/message.ts";
 import { withoutHttp1 } from "../../../src/websocket/extendedconnect.ts";
 
 /**
- * Fields that HTTP/2 does not have: it frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority` instead
- * of `Host`.
+ * Fields that `pushFields` leaves out. HTTP/2 frames messages and connections itself (RFC 9113 §8.2.2), and has `:authority`
+ * instead of `Host`. It does have `content-length` and `te: trailers`: the callers add them.
  */
 const NOT_IN_HTTP2: ReadonlySet<string> = new Set([
   "connection",

@@ -23,7 +23,7 @@ const HTTP1_TTL = 600_000;
 
 const NONE: OriginStats = { inUse: 0, free: 0, waiting: 0, tunnels: 0 };
 
-/** Creates the pool of connections to one origin that carry HTTP/2. */
+/** Creates a pool of HTTP/2 connections to one origin. */
 export function createHttp2Pool(
   destination: Destination,
   options: FilledPoolOptions,
@@ -33,8 +33,8 @@ export function createHttp2Pool(
 }
 
 /**
- * The HTTP/2 connections to one origin, and the requests that wait for one. Requests share a connection up to the upstream's
- * limit; the pool opens another connection only if all are full.
+ * The HTTP/2 connections to one origin, and the requests that wait for a connection. Requests share a connection up to the
+ * upstream's limit; the pool opens another connection only if all are full.
  *
  * An upstream with TLS may choose HTTP/1.1 instead: its requests then go to an HTTP/1.1 pool, which takes the connected
  * socket over. WebSockets go to that pool as well, unless the upstream announces that it takes them over HTTP/2 (RFC 8441).
@@ -45,7 +45,7 @@ export class Http2Pool
 {
   readonly #parts: SharedParts;
   readonly #handover: Handover;
-  /** The pool for an upstream that has chosen HTTP/1.1. */
+  /** The pool for requests over HTTP/1.1. */
   #http1: OriginPool | undefined;
   /** The time until which the pool assumes that the upstream speaks HTTP/1.1, on the clock of `performance.now()`. */
   #http1Until = 0;
@@ -84,7 +84,7 @@ export class Http2Pool
     this.queue.end(attempt);
   }
 
-  /** Sends a request over HTTP/1.1, which the upstream has chosen. */
+  /** Sends a request over HTTP/1.1: the upstream has chosen HTTP/1.1, or takes WebSockets only over HTTP/1.1. */
   sendOverHttp1(...attempt: AttemptArguments): void {
     this.#http1 ??= this.#parts.createHttp1Pool(this.#handover);
     this.#parts.sendOverHttp1(this.#http1, ...attempt);

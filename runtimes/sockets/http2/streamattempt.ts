@@ -62,14 +62,14 @@ export interface StreamPool {
   explainWait(since: number): ProxyError;
   /** Counts the place of an attempt as free, if the place was counted as taken before. */
   freePlace(attempt: StreamAttempt): void;
-  /** Sends a request over HTTP/1.1, which the upstream has chosen. */
+  /** Sends a request over HTTP/1.1: the upstream has chosen HTTP/1.1, or takes WebSockets only over HTTP/1.1. */
   sendOverHttp1(...attempt: AttemptArguments): void;
 }
 
 /**
- * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a
- * connection; then the pool calls `sendOn` with the connection, or `sendOverHttp1` if the upstream does not speak
- * HTTP/2. `fail` may be called at any time.
+ * One attempt to send a request on an HTTP/2 stream. The calls follow this order: `begin` asks the pool for a connection; then
+ * the pool calls `sendOn` with the connection, or `sendOverHttp1` if the request must go over HTTP/1.1. `fail` may be called at
+ * any time.
  */
 export class StreamAttempt implements QueuedJob, Holder, Inlet {
   /** Whether the request needs a new connection. */
@@ -264,7 +264,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
 
   // ── the request ──
 
-  /** Sends the request over HTTP/1.1 instead, because the upstream has chosen HTTP/1.1. */
+  /** Sends the request over HTTP/1.1 instead, in a new attempt. */
   sendOverHttp1(pool: StreamPool): void {
     const request = this.#request as UpstreamRequest;
     this.#request = undefined;
@@ -443,7 +443,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     else this.#finish();
   }
 
-  /** Makes the stream a tunnel, after the upstream has accepted a WebSocket. Over HTTP/1.1, this is a 101. */
+  /** Makes the stream a tunnel, after the upstream has accepted a WebSocket. The response gets the status 101. */
   #switch(fields: HeaderList): void {
     this.#isAnswered = true;
     this.#isOver = true;

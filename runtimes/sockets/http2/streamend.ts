@@ -3,8 +3,8 @@
  * both, and documents no way to distinguish them.
  *
  * - Rests on: Node and Deno call `stream.push(null)` when END_STREAM arrives, and when the stream is reset or its connection is
- *   closed; only if the stream is reset or its connection is closed, `closed` is true before this call. Bun destroys a stream
- *   that is reset before it emits `end`.
+ *   closed; only if the stream is reset or its connection is closed, `closed` is true before this call. When a stream is reset,
+ *   Bun destroys it before it emits `end`.
  * - Check: `closed` is read at the first `push(null)`, and `destroyed` is read at `end`.
  * - Otherwise: if `push` is not called, `closed` is read at `end`. A complete body may then fail, if its reader is slow; a
  *   body that was cut off is never taken for a complete one.
