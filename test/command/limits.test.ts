@@ -288,7 +288,7 @@ test.concurrent("a client that begins no TLS handshake is disconnected", async (
   await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
-describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) => {
+describe.concurrent.each(["tls", "plain"])("a client that uses HTTP/2 (%s)", (kind) => {
   function open(): ClientHttp2Session {
     const origin = kind === "tls" ? `https://127.0.0.1:${securePort}` : `http://127.0.0.1:${port}`;
     const session = connectHttp2(origin, { ca: cert });

@@ -313,7 +313,7 @@ describe("failures in the log", () => {
     },
   );
 
-  test("with json, only stdout has a line, whose level depends on who is the cause", async () => {
+  test("with json, only stdout has a line, whose level depends on whether the client caused the failure", async () => {
     const [log, stdout, stderr] = start("json");
     log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     log.onRequestEnd?.(endOf({ status: 413, error: new ProxyError("http_request_error") }));

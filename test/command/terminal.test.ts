@@ -169,7 +169,7 @@ describe("SIGHUP", () => {
   });
 
   test.each(["SIGHUP", "SIGBREAK"] as const)(
-    "stops the command on Windows, and so does SIGBREAK: %s",
+    "on Windows, the signal %s stops the command",
     (signal) => {
       vi.mocked(isatty).mockReturnValue(false);
       obey("win32");
