@@ -90,9 +90,10 @@ export interface ConnectionCounts {
  * Counts the connections of one or more servers, and keeps all of them together below the limits.
  *
  * At a limit, an idle connection is closed, as in nginx, so that clients that open connections and send nothing cannot keep
- * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
- * is the oldest of the address's idle connections. If none is idle, the new connection is refused: at the limit for all
- * clients, its first request gets 503; at the limit for its address, the connection is reset.
+ * others out. At the limit for all clients, the connection that has been idle longest is closed; at the limit for an address,
+ * the oldest of the address's idle connections. If that connection is itself new (see `isNew`), it stays open until its first
+ * request has got 503. If none is idle, the new connection is refused: at the limit for all clients, its first request gets
+ * 503; at the limit for its address, the connection is reset.
  *
  * A tunnel on an HTTP/2 stream counts as one more connection, because it may occupy a connection to an upstream, and a client
  * may open many tunnels on one connection. Beyond a limit, the request for the tunnel gets 503.

@@ -34,8 +34,8 @@ const MAX_DELAY = 100;
 /** Milliseconds for which all measured waits must have been too long (`MAX_WAIT`, `MAX_DELAY`) before the first refusal. */
 const SUSTAINED = 500;
 /**
- * The minimum number of requests that must have begun during a measurement, so that a long wait counts. With fewer requests, the
- * process was suspended or blocked, but is not overloaded.
+ * The minimum number of requests that must have begun during a measurement, so that a long wait counts. If fewer have begun,
+ * the process was suspended or blocked, but is not overloaded.
  */
 const MIN_BEGUN = 8;
 /** The maximum number of milliseconds for which the listening sockets stay closed. */
@@ -135,7 +135,7 @@ export class Overload {
     return this.#long > 1 && (this.isActive || now - this.#longSince > SUSTAINED);
   }
 
-  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or undefined if it is not known. */
+  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or undefined if unknown. */
   async #measureWait(): Promise<number | undefined> {
     const begin = performance.now();
     const probe = connect({ host: this.#host, port: this.#port }).unref();

@@ -26,7 +26,8 @@ function flood(res: ServerResponse): void {
 }
 
 /**
- * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, and none of these must apply during it.
+ * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, so a test that waits this long shows that
+ * none of these applies.
  */
 const LONGER_THAN_LIMITS = 3_000;
 

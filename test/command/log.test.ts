@@ -350,7 +350,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("with `off`, failures are on stderr as well, although the log then does not get the end of each request", async () => {
+  test("with `off`, failures are on stderr as well, although the log does not get the ends of requests in this form", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"));

@@ -66,7 +66,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   test.each([
     ["a target", () => [upstream.url]],
     ["--config", () => [`--config=${saveConfig()}`]],
-  ])("when its terminal closes, the command finishes running requests: %s", async (_, args) => {
+  ])("when its terminal closes, the command lets running requests end: %s", async (_, args) => {
     let finish: (() => void) | undefined;
     upstream.handler = (_request, res) => {
       res.write("begun, ");
