@@ -350,7 +350,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("with `off`, failures are on stderr as well, although the log does not get the ends of requests in this form", async () => {
+  test("in the form `off`, failures are on stderr as well, although the log does not get the ends of requests", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"));
