@@ -9,8 +9,8 @@ export function makeSecret(): string {
 }
 
 /**
- * Gives the cookie of each sticky route a secret, and a name that no other route uses, unless its options set them. With the
- * same name, the cookie of one route would replace the cookie of another.
+ * Gives the cookie of each sticky route a secret, and a name that no other route uses, unless the route's options set these.
+ * With the same name, the cookie of one route would replace the cookie of another.
  * @param secret the same for all workers, and after a reload of the config file
  */
 export function fillCookies({ server, routes }: Settings, secret: string): Settings {
@@ -31,7 +31,7 @@ function fillCookie(route: RouteSettings, secret: string): RouteSettings {
 }
 
 /**
- * Returns a hash of the patterns and the condition of a route. It makes the name of the cookie unique without revealing them.
+ * Returns a hash of the patterns and the condition of a route: a unique name for the cookie that does not reveal the route.
  */
 function hashOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 8);

@@ -43,8 +43,7 @@ export interface Flag extends Form {
   readonly check: Check;
   readonly instead?: string;
   /**
-   * The words that count as the flag's value if they follow it, although the flag needs no value. Any other word is not its
-   * value.
+   * The words, besides `true` and `false`, that count as the flag's value if they follow the flag, although it needs no value.
    */
   readonly choices: readonly string[];
   /** The default as the help shows it. */

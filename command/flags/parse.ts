@@ -12,7 +12,10 @@ import { expandTarget } from "./shorttarget.ts";
 export interface CommandLine {
   /** The first target, with a short form expanded (see `expandTarget`). */
   readonly target: string | undefined;
-  /** All targets. Several targets are the upstreams among which requests are distributed. */
+  /**
+   * The targets before the first unknown flag that may have a target as its value; if `unsure`, only the first target. Several
+   * targets are the upstreams among which requests are distributed.
+   */
   readonly targets: readonly string[];
   /** The options that were given. The options of the proxy and of its pool are not checked yet. */
   readonly given: Readonly<Record<FlagGroup, Record<string, unknown>>> & {

@@ -61,8 +61,8 @@ function readerOf({ name, choices }: Kind<never>): Reader | undefined {
 }
 
 /**
- * Combines the readers of an option's alternatives. If one of the alternatives accepts a boolean, `true` and `false` are read
- * as booleans.
+ * Combines the readers of an option's alternatives. If the option also accepts `false`, and text can express only one of the
+ * other alternatives, or none, the texts `true` and `false` turn the option on and off.
  */
 function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
   const accepts = (value: boolean): boolean =>

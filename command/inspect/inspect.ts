@@ -49,8 +49,8 @@ export function nameServer({ host, port, cert }: ServerSettings): string {
 }
 
 /**
- * Sends a request to a server with the routes, and lets the proxy that it reaches explain it. The server has the certificate
- * and the limits of the one that the command would start, but listens on a free port of the loopback interface.
+ * Sends a request to a server with the routes. The proxy that the request reaches explains the request. The server has the
+ * certificate and the limits of the server that the command would start, but listens on a free port of the loopback interface.
  */
 export async function capture(
   inspected: InspectedRequest,

@@ -43,10 +43,10 @@ export interface ClientConnection {
   tunnels: number;
   /**
    * 0 until the server begins to stop. From then on, since when the connection has been idle, on the clock of
-   * `performance.now()`: since the server began to stop, or since its last request ended if that is later.
+   * `performance.now()`: since the server began to stop, or since the connection's last request ended, if that was later.
    */
   idleSince: number;
-  /** Whether the connection is closed after its present requests, because the process is overloaded. */
+  /** Whether the connection will be closed after its running requests, because the process is overloaded. */
   isLeaving: boolean;
 }
 
@@ -90,12 +90,13 @@ export interface ConnectionCounts {
  * Counts the connections of one or more servers, and keeps all of them together below the limits.
  *
  * At a limit, an idle connection is closed, as in nginx, so that clients that open connections and send nothing cannot keep
- * others out. At the limit for all clients, it is the connection that has been idle longest; at the limit for an address, it
- * is the oldest of the address's idle connections. If none is idle, the new connection is refused: at the limit for all
- * clients, its first request gets 503; at the limit for its address, the connection is reset.
+ * others out. At the limit for all clients, the connection that has been idle longest is closed; at the limit for an address,
+ * the oldest of the address's idle connections. If that connection is itself new (see `isNew`), it stays open until its first
+ * request has got 503. If none is idle, the new connection is refused: at the limit for all clients, its first request gets
+ * 503; at the limit for its address, the connection is reset.
  *
  * A tunnel on an HTTP/2 stream counts as one more connection, because it may occupy a connection to an upstream, and a client
- * may open many tunnels on one connection. Beyond a limit, it gets 503.
+ * may open many tunnels on one connection. Beyond a limit, the request for the tunnel gets 503.
  */
 export class ClientConnections {
   readonly all: Set<ClientConnection> = new Set();
@@ -106,7 +107,7 @@ export class ClientConnections {
   readonly counts: ConnectionCounts = { refused: 0, evicted: 0 };
   /** The listening sockets: the servers themselves, and further sockets that pass their connections to a server. */
   readonly listeners: NetServer[] = [];
-  /** Refuses clients while the process is overloaded; undefined if it does not. */
+  /** Refuses clients while the process is overloaded; undefined if an overload is not noticed. */
   overload: Overload | undefined;
   readonly #servers: Server[] = [];
   readonly #limits: ConnectionLimits;
@@ -270,7 +271,8 @@ export class ClientConnections {
 
   /**
    * Closes the connections that have been idle for `grace` milliseconds. The time before the server began to stop does not
-   * count.
+   * count. Once these milliseconds have passed, an HTTP/2 connection in use accepts no more requests, and is closed after the
+   * running ones.
    */
   closeIdle(grace: number): void {
     if (this.#stoppedAt === undefined) return;
@@ -284,8 +286,10 @@ export class ClientConnections {
   }
 
   /**
-   * Closes a share of the idle connections, and a share of those that wait for a response after their responses. The connections
-   * that have been idle longest, and those whose requests began last, are closed.
+   * Closes connections: a share of the idle ones immediately, and a share of those that wait for a response after the response.
+   * The connections that have been idle longest are closed, and those whose requests began last. New idle connections (see
+   * `isNew`) stay.
+   * @param share from 0 to 1
    */
   shed(share: number): void {
     const now = performance.now();

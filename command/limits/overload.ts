@@ -3,12 +3,12 @@
  * and soon all clients would be answered too late. So the process refuses some clients without delay, and answers the others in
  * time.
  *
- * - How it notices: this process connects to its own port now and then, and measures how long the connection waits until it is
- *   accepted. A new client waits as long.
+ * - How it notices: now and then, this process connects to its own port, and measures how long the connection waits until it is
+ *   accepted. A new client waits equally long. It also measures how long an event waits for its turn in the event loop.
  * - How it refuses: it closes its listening sockets. The system then refuses new connections, and resets those that wait to be
  *   accepted, in a fraction of the time that a response would take. Under a steady overload, the process listens again after a
  *   few milliseconds.
- * - Open connections are closed only if the requests on them are too many.
+ * - Open connections are closed only if their events wait for longer than `MAX_DELAY`.
  */
 import { connect, type Socket } from "node:net";
 import { unmapAddress } from "#fetchway/requests";
@@ -31,15 +31,18 @@ export interface OverloadParts {
 const MAX_WAIT = 250;
 /** The milliseconds that an event of an open connection may wait. A request has about five events, one after the other. */
 const MAX_DELAY = 100;
-/** Milliseconds for which all waits must have been longer before the first refusal. */
+/** Milliseconds for which all measured waits must have been too long (`MAX_WAIT`, `MAX_DELAY`) before the first refusal. */
 const SUSTAINED = 500;
-/** The number of requests that must begin in a measurement. In a shorter one, the process was suspended, or blocked. */
+/**
+ * The minimum number of requests that must have begun during a measurement, so that a long wait counts. If fewer have begun,
+ * the process was suspended or blocked, but is not overloaded.
+ */
 const MIN_BEGUN = 8;
 /** The maximum number of milliseconds for which the listening sockets stay closed. */
 const MAX_CLOSED = 250;
-/** The overload has ended when nobody was refused for these milliseconds. */
+/** The overload has ended when no client has been refused for this number of milliseconds. */
 const RECOVERED = 2000;
-/** The number of running requests from which on the waits are measured. */
+/** The minimum number of running requests with which measuring begins. */
 const MIN_RUNNING = 16;
 /** Milliseconds between two measurements. */
 const INTERVAL = 50;
@@ -57,7 +60,10 @@ export class Overload {
   /** The connection to the own port that has not been accepted yet, and what to call when it is. */
   #probe: Socket | undefined;
   #onAccepted: (() => void) | undefined;
-  /** Whether a probe was ever accepted. A port that this process cannot reach itself says nothing. */
+  /**
+   * Whether a probe was ever accepted. Until then, a probe that is not accepted says nothing: perhaps this process cannot reach
+   * its own port.
+   */
   #hasWorked = false;
   /** The number of measurements in a row that have found long waits, and when the first of them ended. */
   #long = 0;
@@ -129,7 +135,7 @@ export class Overload {
     return this.#long > 1 && (this.isActive || now - this.#longSince > SUSTAINED);
   }
 
-  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or undefined if it is not known. */
+  /** Returns the milliseconds until a probe was accepted, `Infinity` if that takes too long, or undefined if unknown. */
   async #measureWait(): Promise<number | undefined> {
     const begin = performance.now();
     const probe = connect({ host: this.#host, port: this.#port }).unref();
@@ -148,7 +154,7 @@ export class Overload {
   }
 
   /**
-   * Refuses new clients until the events of the open connections need not wait, but not for longer than `MAX_CLOSED`.
+   * Refuses new clients until an event waits for less than half of `MAX_DELAY`, but not for longer than `MAX_CLOSED`.
    * @param delay the milliseconds for which an event of an open connection waited
    */
   async #refuse(delay: number): Promise<void> {

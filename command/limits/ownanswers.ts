@@ -179,8 +179,8 @@ const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?$/gm;
 const MAX_REQUEST_LINE = 16_384;
 
 /**
- * Finds the last request line before the byte at which the parser stopped. It finds none if the line was in an earlier packet,
- * because only the packet that the parser refused is available.
+ * Finds the last request line that begins before the byte at which the parser stopped, or at that byte. It finds none if the
+ * line was in an earlier packet, because only the packet that the parser refused is available.
  */
 function readRequestLine({ rawPacket, bytesParsed = 0 }: ParserError): Partial<Known> {
   const text = rawPacket?.toString("latin1", 0, MAX_REQUEST_LINE) ?? "";

@@ -64,7 +64,7 @@ function* parseV2(): Parser {
   if (command !== 0x20 && command !== 0x21) throw new Error("its version or command is unknown");
   if (family > 3 || protocol > 2) throw new Error("its address family is unknown");
   const block = length === 0 ? Buffer.alloc(0) : yield length;
-  // The connection is the proxy's own (`LOCAL`), or its client has no IP address.
+  // The connection is the proxy's own (`LOCAL`), its protocol or family is unspecified, or its client uses a Unix socket.
   if (command === 0x20 || protocol === 0 || family === 0 || family === 3) return undefined;
   const size = family === 1 ? 4 : 16;
   if (length < 2 * size + 4) throw new Error("it is shorter than its addresses");

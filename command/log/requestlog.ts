@@ -83,7 +83,7 @@ export class RequestLog {
   }
 
   /**
-   * Reports the failure of a request in the form `off`. In that form, `onRequestEnd` is undefined, so a response that breaks
+   * In the form `off`, reports the failure of a request. In that form, `onRequestEnd` is undefined, so a response that breaks
    * off after its head is not reported.
    */
   readonly onError = (error: unknown, request: Request): void => {

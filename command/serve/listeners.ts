@@ -11,12 +11,13 @@ import process from "node:process";
 
 /**
  * The number of new connections that the system queues until this process accepts them. Linux limits it to its
- * `net.core.somaxconn`, which is 4096. The queue of Node's own default length, 511, overflows when thousands of clients
+ * `net.core.somaxconn`, by default 4096. The queue of Node's own default length, 511, overflows when thousands of clients
  * connect at the same time.
  */
 export const BACKLOG = 4096;
-/** Milliseconds between two attempts to claim a name, and the maximum duration of all attempts together. */
+/** Milliseconds between two attempts to claim a name, or to listen again. */
 const CLAIM_RETRY_INTERVAL = 20;
+/** Milliseconds after which no further attempt to claim a name is made. */
 const CLAIM_TIMEOUT = 2000;
 
 /**

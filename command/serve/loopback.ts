@@ -30,7 +30,7 @@ export function nearOrigin(origin: string): string {
   return origin.replace("//0.0.0.0", `//${LOOPBACK}`).replace("//[::]", "//[::1]");
 }
 
-/** Returns the address at which this process reaches a server of its own that listens on an address. */
+/** Returns the address at which this process reaches its own server, given the address on which the server listens. */
 export function nearHost(address: string): string {
   if (address === "::") return "::1";
   return address === "0.0.0.0" ? LOOPBACK : address;

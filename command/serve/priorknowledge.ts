@@ -6,7 +6,7 @@
  * 400.
  *
  * - Rests on: the code of that error; and a listener for `readable` makes the HTTP/1.1 server stop reading the connection. The
- *   server still reports `headersTimeout` for it, which is ignored.
+ *   server still reports `headersTimeout` for the connection; that report is ignored.
  * - Check: the code, the number of bytes so far, and the bytes of the preface in the last packet.
  * - Otherwise: the preface gets 400.
  * - Test: test/command/priorknowledge.node.test.ts.
@@ -23,7 +23,7 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
  * Prepares an HTTP/1.1 server for HTTP/2. The server then emits the events of both protocols, as a server of `node:http2` with
  * `allowHTTP1` does. Its event `session` has the socket as a second argument.
  * @returns a function to call with each error of the parser and its socket. It returns whether the connection speaks HTTP/2;
- *   then the error needs no answer.
+ *   if so, the error needs no answer.
  */
 export function acceptHttp2(
   server: Server,

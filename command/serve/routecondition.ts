@@ -1,4 +1,4 @@
-/** The conditions of a route. They restrict the requests that it takes by method, header fields and query. */
+/** The conditions of a route: the methods, header fields and query parameters of the requests that the route takes. */
 import { findWrong, isRecord, type Kind, quoteInput, type Schema } from "#fetchway/options";
 import { TOKEN } from "#fetchway/requests";
 import { SECRET_NAME } from "../log/redact.ts";

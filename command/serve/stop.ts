@@ -40,7 +40,7 @@ export class Drain {
     this.#proxy = proxy;
   }
 
-  /** Sets a deadline in `stopTimeout` ms, unless an earlier one is set. What still runs then is cut off. */
+  /** Sets a deadline in `stopTimeout` ms, unless an earlier one is set. What still runs at the deadline is cut off. */
   limit(stopTimeout: number): void {
     this.#deadline = Math.min(this.#deadline, performance.now() + stopTimeout);
   }

@@ -9,8 +9,8 @@ import { RecentTraffic, Traffic, type TrafficReport } from "./traffic.ts";
 
 /**
  * The limits on memory, and on the series of Prometheus. Upstreams, routes, series and protocols beyond them are counted
- * together as `OTHER`; the oldest failures and requests are dropped. A route of an app has about ten series, one for each of
- * its methods and statuses.
+ * together as `OTHER`; the oldest failures and requests are dropped. A typical route has about ten series: one for each
+ * combination of a method, a status and an error type.
  */
 const MAX_UPSTREAMS = 50;
 const MAX_ROUTES = 50;
@@ -548,8 +548,8 @@ function renderFailed(status: number, failure: Seen | undefined): string {
 
 /**
  * Describes a route or an upstream.
- * @param attempts given for one of several upstreams: the attempts are counted then, instead of the requests, because the end
- * of a request reports only its last attempt. The average and the last failure still come from the ends of requests
+ * @param attempts given for one of several upstreams: in this case, all counts of the row are numbers of attempts, because the
+ * end of a request reports only its last attempt. The average and the last failure still come from the ends of requests
  */
 function describeTraffic(
   name: string,

@@ -45,7 +45,7 @@ export type Order =
   | { readonly type: "report" }
   /** Send no further entries: the recording is full. */
   | { readonly type: "full" }
-  /** The parent has sent all connections that it handed over before the worker closed its server. */
+  /** The answer to `closed`. It follows the last connection that the parent hands over to the worker. */
   | { readonly type: "handed" };
 
 /** The counters of a worker. */

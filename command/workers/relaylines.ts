@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 
-/** If more characters than this wait for the end of their line, they are passed on without it. */
+/** If more characters than this wait for the end of their line, they are passed on as a line. */
 const MAX_LINE = 1024 * 1024;
 
 /**

@@ -41,7 +41,7 @@ const START_TIMEOUT = 30_000;
 const KILL_AFTER = 3000;
 /** Milliseconds to wait until the replaced workers have closed their servers. Only a busy worker takes longer. */
 const CLOSE_TIMEOUT = 2000;
-/** Milliseconds to wait for the reports of the workers, and for workers that must end immediately: those are then killed. */
+/** Milliseconds to wait for the reports of the workers, and for workers that must end immediately, before these are killed. */
 const REPORT_TIMEOUT = 300;
 /**
  * The number of workers, for each place, that may be retired and have no deadline for their requests and tunnels. Beyond it,
@@ -162,7 +162,7 @@ export class Supervisor {
   /**
    * Starts all workers. The first one starts alone, because its start shows whether the port or the socket is free, and
    * whether the config file is valid.
-   * @returns the first worker's message, which says where they listen
+   * @returns the first worker's message, which says where all workers listen
    * @throws WorkerFailure if a worker does not start
    */
   async start(): Promise<Ready> {

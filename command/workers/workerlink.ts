@@ -140,8 +140,9 @@ export class WorkerLink {
     const { front, router, server } = serving;
     switch (order.type) {
       case "retire":
-        // Reload the config file, which may have changed: requests must not wait for an upstream that it no longer contains. A
-        // request that finds out whether its upstream is back does not count as waiting, but may wait again.
+        // Reload the config file, which may have changed: requests must not wait for an upstream that the file no longer
+        // contains. Check for running requests, not for waiting ones: a request that is just testing whether its upstream is
+        // back does not count as waiting, but may wait again.
         if (front.countRunning(router).requests > 0) serving.reload?.().catch(() => {});
         return void this.#stop(serving, () => {});
       case "stop": {

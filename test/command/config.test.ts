@@ -238,7 +238,7 @@ export default {
     ]);
   });
 
-  test("if several routes have the same option, the message has the line of the wrong one", async () => {
+  test("if several routes have the same option, the message has the line of the wrong option", async () => {
     const source = `{
   "routes": [
     { "match": "/a", "target": "${target}", "timeout": 5 },

@@ -26,7 +26,8 @@ function flood(res: ServerResponse): void {
 }
 
 /**
- * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, and none of these must apply during it.
+ * A wait in milliseconds. It is longer than all time limits except `--send-timeout`, so a test that waits this long shows that
+ * none of these applies.
  */
 const LONGER_THAN_LIMITS = 3_000;
 
@@ -288,7 +289,7 @@ test.concurrent("a client that begins no TLS handshake is disconnected", async (
   await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
-describe.concurrent.each(["tls", "plain"])("a client over HTTP/2 (%s)", (kind) => {
+describe.concurrent.each(["tls", "plain"])("a client that uses HTTP/2 (%s)", (kind) => {
   function open(): ClientHttp2Session {
     const origin = kind === "tls" ? `https://127.0.0.1:${securePort}` : `http://127.0.0.1:${port}`;
     const session = connectHttp2(origin, { ca: cert });

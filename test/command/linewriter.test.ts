@@ -1,4 +1,4 @@
-/** A log file on a disk that has no room in the middle of a line. */
+/** A log file on a disk that becomes full in the middle of a line. */
 import { writeSync } from "node:fs";
 import { expect, test, vi } from "vitest";
 import { LineWriter } from "../../command/log/linewriter.ts";

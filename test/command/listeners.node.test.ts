@@ -75,7 +75,7 @@ describe.runIf(canSharePort)("on Linux", () => {
     expect(turns).toBeLessThan(turnsOfOne / 3);
   });
 
-  test("a port cannot be claimed while it is in use, or while another process is claiming it", async () => {
+  test("a port in use cannot be claimed, and a second claim of a free port waits until the first is released", async () => {
     const server = createServer();
     const port = await start(server, { reusePort: true });
     await expect(claimPort(port, "127.0.0.1")).rejects.toMatchObject({ code: "EADDRINUSE" });

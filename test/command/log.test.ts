@@ -313,7 +313,7 @@ describe("failures in the log", () => {
     },
   );
 
-  test("with json, only stdout has a line, whose level depends on who is the cause", async () => {
+  test("with json, only stdout has a line, whose level depends on whether the client caused the failure", async () => {
     const [log, stdout, stderr] = start("json");
     log.onRequestEnd?.(endOf({ status: 502, error: refused() }));
     log.onRequestEnd?.(endOf({ status: 413, error: new ProxyError("http_request_error") }));
@@ -350,7 +350,7 @@ describe("failures in the log", () => {
     expect(stderr.text).toBe("");
   });
 
-  test("with `off`, failures are on stderr as well, although the log then does not get the end of each request", async () => {
+  test("in the form `off`, failures are on stderr as well, although the log does not get the ends of requests", async () => {
     const [log, stdout, stderr] = start("off");
     expect(log.onRequestEnd).toBeUndefined();
     log.onError(refused(), new Request("http://a/b?c"));

@@ -13,7 +13,7 @@ import { type Command, command, upstream } from "./_command.ts";
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** The config file of the tests. Requests with a query block the event loop for so many milliseconds. */
+/** The config file of the tests. A request blocks the event loop for as many milliseconds as its query says. */
 const config = join(folder, "fetchway.config.mjs");
 writeFileSync(
   config,
@@ -27,7 +27,7 @@ const OVERLOADED = "fetchway_overloaded_processes";
 /** The number of clients that keep the event loop busy. */
 const CLIENTS = 150;
 let isBusy = false;
-/** The connections on which no response came. */
+/** The number of connections that failed before any byte of a response. */
 let refused = 0;
 afterEach(() => void (isBusy = false));
 
@@ -135,7 +135,7 @@ test.runIf(canSharePort)(
   },
 );
 
-test("clients are refused after long waits in which requests begin, but not after a stall", async () => {
+test("clients are refused after long waits during which requests begin, but not after waits without new requests", async () => {
   let probes = 0;
   let begun = 0;
   const close = vi.fn();
@@ -164,7 +164,7 @@ test("clients are refused after long waits in which requests begin, but not afte
   server.close();
 });
 
-test("with a number, --max-connections is the only limit, and an overloaded process accepts new clients", async () => {
+test("if --max-connections is a number, an overloaded process accepts new clients up to that limit", async () => {
   upstream.handler = (_, res) => void res.end("answered");
   const [proxy, port] = await start("--max-connections 1000");
   isBusy = true;

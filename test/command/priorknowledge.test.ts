@@ -100,7 +100,7 @@ test("the listener that redirects to HTTPS refuses the preface", async () => {
 test("connections with prior knowledge count for --max-per-address, and idle ones are closed for new ones", async () => {
   const { origin } = await listening(`${upstream.url} --max-per-address 2`);
   const first = open(origin);
-  // Wait until this one is accepted, because the server listens on several sockets, each with its own queue.
+  // Wait until this connection is accepted, because the server listens on several sockets, each with its own queue.
   await post(first, "/first");
   const second = open(origin);
   await post(second, "/second");

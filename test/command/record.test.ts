@@ -96,7 +96,7 @@ async function ask(
   return [response, await buffer(response)];
 }
 
-/** Waits until the file has at least `count` entries, because they are written just after the responses. Returns them. */
+/** Waits until the file has at least `count` entries, and returns all. An entry is written just after its response. */
 async function waitForEntries(count: number, path: string = file): Promise<HarEntry[]> {
   let entries: HarEntry[] = [];
   await until(() => {
@@ -386,7 +386,7 @@ test("the entries of requests that run while the workers stop are recorded", asy
   expect(readEntries(file)).toMatchObject([{ response: { content: { text: PAGE } } }]);
 });
 
-test("the path in a config file is relative to its folder, and reloaded routes are recorded", async () => {
+test("the path in a config file is relative to the file's folder, and reloaded routes are recorded", async () => {
   const own = join(folder, "own");
   mkdirSync(own);
   const config = join(own, "fetchway.config.json");

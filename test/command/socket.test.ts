@@ -238,7 +238,7 @@ test("a client of a Unix socket detects that a response is truncated", async () 
   await expect(ask(path)).rejects.toThrow(/aborted|ECONNRESET/);
 });
 
-test("the config file can name a socket, and the command reports that a later change of it has no effect", async () => {
+test("the config file can name a socket, and the command reports that a later change of the socket has no effect", async () => {
   const path = newPath();
   const file = join(folder, "config.json");
   const config = (host: string): string =>

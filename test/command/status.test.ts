@@ -76,7 +76,7 @@ describe("the counters of the status page", () => {
     expect(latencies.reduce((sum, [, count]) => sum + count, 0)).toBe(1001);
   });
 
-  test("distinguish p90, p99 and the maximum even where they are close", () => {
+  test("distinguish p50, p90 and p99 even where they are close, and show none above the maximum", () => {
     const metrics = createMetrics();
     for (let n = 900; n <= 940; n++) metrics.record(endOf(took(n / 100)), 100);
     const { p50 = 0, p90 = 0, p99 = 0, max = 0 } = metrics.snapshot(100).recent.percentiles ?? {};

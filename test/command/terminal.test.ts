@@ -66,7 +66,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   test.each([
     ["a target", () => [upstream.url]],
     ["--config", () => [`--config=${saveConfig()}`]],
-  ])("when its terminal closes, the command finishes running requests: %s", async (_, args) => {
+  ])("when its terminal closes, the command lets running requests end: %s", async (_, args) => {
     let finish: (() => void) | undefined;
     upstream.handler = (_request, res) => {
       res.write("begun, ");
@@ -169,7 +169,7 @@ describe("SIGHUP", () => {
   });
 
   test.each(["SIGHUP", "SIGBREAK"] as const)(
-    "stops the command on Windows, and so does SIGBREAK: %s",
+    "on Windows, the signal %s stops the command",
     (signal) => {
       vi.mocked(isatty).mockReturnValue(false);
       obey("win32");

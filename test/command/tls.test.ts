@@ -225,7 +225,7 @@ describe("a certificate whose files change", () => {
   });
 
   test.each(["bun", "deno"] as const)(
-    "is not read again on %s, which a message says",
+    "on %s, the certificate is not read again, and a message says so",
     async (runtime) => {
       mount(own);
       const proxy = new Command(`${upstream.url} --port 0 ${paths}`, [], programs[runtime]);

@@ -106,7 +106,7 @@ function writeConfig(name: string, port: number): string {
 }
 
 describe.each(Object.keys(ARGS))("on %s", (tool) => {
-  test("a config that changes moves the requests that wait to its upstream", async () => {
+  test("a changed config moves waiting requests to its new upstream", async () => {
     const before = await findPort();
     const config = writeConfig(tool, before);
     const front = await start([`--config=${config}`], tool);
@@ -209,7 +209,7 @@ test("a worker that is replaced moves its waiting requests to the upstream of th
   expect(await within(answers, "the answers")).toEqual(answersOf("after"));
 });
 
-test("a worker that is replaced lets its requests wait for an upstream that stays", async () => {
+test("a worker that is replaced lets its requests continue to wait if their upstream has not changed", async () => {
   const port = await findPort();
   const front = await start([`http://127.0.0.1:${port}`, "--wait=20s", "--workers=2"]);
   const answers = sendAll(front);

@@ -152,7 +152,7 @@ test("WebSockets share an HTTP/2 session with requests, and keep it from being c
 });
 
 describe("the limits for WebSockets over HTTP/2", () => {
-  test("`--max-connections` counts each WebSocket, and a WebSocket above it gets 503", async () => {
+  test("`--max-connections` counts each WebSocket, and a WebSocket beyond the limit gets 503", async () => {
     const { proxy, origin } = await start(`${target} --route /other=${target} --max-connections 3`);
     const session = await openSession(origin);
     const [first] = await ask(session);

@@ -169,13 +169,13 @@ test("the status page adds up the routes of all workers, and shows which route f
   ]);
 });
 
-test("an upstream that the workers have ejected is shown as down on the status page, with the reason", async () => {
+test("the status page shows an upstream that the workers have ejected with the reason, and counts it as down", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const dead = "http://127.0.0.1:1";
   const { origin, admin, stats } = await startWorkers(
     `${upstream.url} ${dead} --policy round_robin --log off`,
   );
-  // Each worker gets half of the connections, and sends half of its requests to the dead upstream until it ejects it.
+  // Each worker gets half of the connections. Until it has ejected the dead upstream, it sends half of its requests there.
   for (let i = 0; i < 40; i++) expect(await ask(origin)).toBe("200 whole close");
   const { upstreams, overall } = await stats();
   expect(upstreams.find(({ name }) => name === dead)?.condition).toEqual({
@@ -504,7 +504,7 @@ describe("a config file", () => {
     ]);
   });
 
-  test("a stopTimeout that it changes applies to no worker before a restart of the command", async () => {
+  test("a change of its `stopTimeout` applies to no worker before a restart of the command", async () => {
     let running = 0;
     upstream.handler = (_, res) => res.write(`${++running}`);
     const file = write("stop.mjs", "1", "server: { stopTimeout: 1 }");
@@ -857,7 +857,7 @@ test.each([
   [20_000, 4, 4096],
   [64, 1, 1],
   [Infinity, 1, 16_384],
-])("with %s open files, one of %s workers has %s connections", (files, workers, expected) => {
+])("with a limit of %s open files, each of %s workers may have %s connections", (files, workers, expected) => {
   const limits = defaultsOf(clientLimitSchema);
   const { maxConnections, openFiles } = shareLimits(limits, workers, files);
   expect(maxConnections).toBe(expected);

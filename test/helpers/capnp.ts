@@ -1,4 +1,4 @@
-/** Writes configurations for workerd, which serve one Worker on one socket or on several named sockets. */
+/** Writes configurations with which workerd serves one Worker, on one socket or on several named sockets. */
 
 export interface WorkerdConfig {
   /** The file name of the bundled Worker, which is in the folder of the configuration. */

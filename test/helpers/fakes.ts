@@ -50,7 +50,7 @@ export function fakeScope(): Scope {
   return new Scope(new FakeClient(), 0, 0);
 }
 
-/** Creates a scope with deadlines, and returns it with its client and with `fail`, which is called when it is aborted. */
+/** Creates a scope with deadlines, and returns it with its client and with `fail`, which the scope calls when it is aborted. */
 export function startScope(
   timeout = 1_000,
   idleTimeout = 500,

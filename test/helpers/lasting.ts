@@ -1,6 +1,6 @@
 /**
- * Routes whose responses last until their client disconnects, and a route that reports whether the last one was
- * aborted. Hosts on every runtime import this file, so it uses only web APIs.
+ * Routes whose responses last until their client disconnects, and a route that reports whether the last request for
+ * one of them was aborted. Hosts on every runtime import this file, so it uses only web APIs.
  */
 
 import { pause } from "./wait.ts";

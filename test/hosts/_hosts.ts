@@ -5,7 +5,10 @@
 
 export interface HostEntry {
   runtime: "node" | "bun" | "deno" | "workerd";
-  /** The HTTP client of the proxy: Fetchway's own, undici, or the runtime's `fetch`. On Workers it is always `fetch`. */
+  /**
+   * The HTTP client of the proxy: Fetchway's own, undici, or the runtime's `fetch`. On Workers, the client is always `fetch`,
+   * but counts as `own`.
+   */
   client: "own" | "undici" | "fetch";
   /** The title of the host's column in docs/; a host without a title has no column. */
   column?: string;
@@ -25,7 +28,7 @@ export type HostName =
   | "workerd"
   | ClientHost;
 
-/** The hosts whose proxy does not use Fetchway's own HTTP client. */
+/** The hosts whose proxy uses another HTTP client than the default of its runtime. */
 export type ClientHost =
   | "undici"
   | "undici-h3"
@@ -59,7 +62,7 @@ export const OWN: readonly HostName[] = hostNames.filter((name) => HOSTS[name].c
 /** The hosts on Node with Fetchway's own client. */
 export const ON_NODE: readonly HostName[] = OWN.filter((name) => HOSTS[name].runtime === "node");
 
-/** The hosts whose proxy does not use Fetchway's own client. */
+/** The hosts whose proxy uses another HTTP client than the default of its runtime. */
 export const OTHER_CLIENTS: readonly ClientHost[] = hostNames.filter(
   (name): name is ClientHost => HOSTS[name].client !== "own",
 );

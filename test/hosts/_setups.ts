@@ -72,7 +72,7 @@ export function createSetup(name: SetupName, upstream: string, more?: string): S
  */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // If the hook may return a promise, it is awaited. For the synchronous hooks, the cast hides it from their types.
+  // The promise of a hook that may be async is awaited. For a synchronous hook, the cast hides the promise from its type.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }
