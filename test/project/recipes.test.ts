@@ -108,7 +108,7 @@ test("a gateway to language models: if a provider fails before the first event, 
     'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":7}}\n\ndata: [DONE]\n\n';
   const whole = (call: Call, text: string): void => call.write(head, chunk(text), lastChunk);
   other.script = (call) => whole(call, events("other"));
-  // The next failure would find the first provider ejected.
+  // There are no more failures than these five: the fifth ejects the first provider.
   const failures: ((call: Call) => void)[] = [
     (call) => call.reply(529, [], "overloaded"),
     (call) => call.write(head, chunk(": PROCESSING\n\n")),

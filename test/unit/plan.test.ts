@@ -139,7 +139,7 @@ describe("clientAddress", () => {
     },
   );
 
-  test("gives an IPv4 address that is written as IPv6 without the prefix `::ffff:`", () => {
+  test("drops the prefix `::ffff:` of an IPv4 address that is written as IPv6", () => {
     expect(addressFor("::ffff:192.0.2.7")).toBe("192.0.2.7");
   });
 
