@@ -51,7 +51,7 @@ async function start(title: string, replaced?: Record<string, string>): Promise<
   return `http://127.0.0.1:${port}`;
 }
 
-test("an event stream: events arrive while the stream is open, and it ends when the client disconnects", async () => {
+test("an event stream: events arrive while it is open, and the upstream notices that the client disconnects", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
