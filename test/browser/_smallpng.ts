@@ -1,11 +1,11 @@
-/** Encodes a screenshot as a PNG with a palette, which has about a third of the bytes of Chromium's. */
+/** Encodes a screenshot as a PNG with a palette. The file has about a third of the bytes of Chromium's PNG. */
 import { crc32, deflateSync } from "node:zlib";
 import type { Browser } from "playwright-core";
 
 /** The maximum number of colours of a palette. */
 const MAX_COLORS = 256;
 
-/** @param png a screenshot. Its most frequent colours stay exact; edges of letters get the nearest of them */
+/** @param png a screenshot. Its most frequent colours stay exact; each other colour becomes the nearest of these */
 export async function shrinkPng(browser: Browser, png: Buffer): Promise<Buffer> {
   const { width, height, pixels } = await decode(browser, png);
   const counts = new Map<number, number>();

@@ -1,6 +1,6 @@
 /**
  * Opens the status page of the command in Chromium, under traffic: while all upstreams work, while some are down, and while
- * all upstreams of the shop are down. It checks that the page names the state and shows the upstreams concerned without
+ * all upstreams of the shop are down. It checks that the page names the state and shows the upstreams that are down without
  * scrolling, on a desktop and on a phone, that the numbers change, that colours have the contrast of WCAG AA, that no text of
  * a client becomes HTML, that no request goes to another server, and that a phone need not scroll sideways.
  *

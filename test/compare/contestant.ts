@@ -7,7 +7,7 @@ export interface Contestant {
   readonly hardenings?: Readonly<Record<string, string>>;
   /**
    * Starts the proxy on a free port of 127.0.0.1 in front of `http://127.0.0.1:<upstream>`. Resolves once it accepts
-   * connections. Throws an error that names the command that installs the proxy, if it is missing.
+   * connections. If the proxy is not installed, throws an error with the command that installs it.
    */
   start(setup: Setup): Promise<Running>;
 }

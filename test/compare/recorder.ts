@@ -17,7 +17,7 @@ const MOST = 16;
 const [FIRST, LAST] = [420, 80];
 
 type Side = "client" | "upstream";
-/** Notes a call of a method of a socket. */
+/** Notes a call of a socket's method, with the first argument of the call. */
 type Note = (argument: unknown) => unknown;
 
 class Recorded {

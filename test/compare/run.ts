@@ -205,7 +205,7 @@ export interface Outcomes {
 
 /**
  * Runs rows against a proxy. A row that fails runs again with the proxy started anew, so that no row can make another one
- * fail; it fails only if it fails in each attempt.
+ * fail. The outcome is a failure only if each attempt at the row fails.
  * @param patience the time limit of each wait in milliseconds, for each attempt
  * @param onRow called after each row with its outcome, and with the bytes on both sides
  */

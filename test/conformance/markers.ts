@@ -24,7 +24,7 @@ export interface Marked<Id extends string = RequirementId> {
   readonly title: string;
 }
 
-/** Whether the test belongs to the black-box suite, whose tests gaps name by their titles. */
+/** Whether the test belongs to the black-box suite. The lists of gaps name its tests by their titles. */
 export function isInSuite<Id extends string>(
   marked: Marked<Id>,
 ): marked is Marked<Id> & { title: TestName } {

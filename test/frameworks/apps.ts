@@ -150,7 +150,7 @@ Module({})(AppModule);
       // Next ends upgrades for the path of a page. This page covers all paths, so Next would end every upgrade.
       "app/[[...path]]/page.tsx": "export default () => <p>page</p>;\n",
       "app/layout.tsx": LAYOUT,
-      // With this file, Next cuts the bodies that it gets.
+      // With this file, Next cuts uploads after 10 MB.
       "proxy.ts": "export const proxy = (): void => {};\n",
     },
     build: [["next", "build"]],

@@ -149,7 +149,10 @@ async function fieldsAt(
   return (await app.upstream.call(path.replace(MOUNT, ""))).req;
 }
 
-/** Requests an endless response, disconnects, and returns whether the upstream notices it. */
+/**
+ * Sends a request to which the upstream sends no response or, if `isBegun` is true, an endless one. Then disconnects, and
+ * returns whether the upstream notices it.
+ */
 async function isAborted(app: Running, name: string, isBegun: boolean): Promise<boolean> {
   const request = start(app, `${MOUNT}/${name}?abort=${isBegun}`);
   request.end();

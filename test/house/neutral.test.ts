@@ -125,7 +125,7 @@ describe("export conditions", () => {
     },
   );
 
-  test("the condition `node` comes after the conditions of Workers, Deno and Bun, which may match `node` as well", () => {
+  test("the condition `node` comes last before `default`, because Workers, Deno and Bun may match `node` as well", () => {
     expect(Object.keys(entries)).toEqual(["workerd", "deno", "bun", "node", "default"]);
   });
 });

@@ -20,7 +20,7 @@ afterAll(() => upstream.stop());
 
 type Rules = Parameters<typeof routeRules>[0];
 
-/** Starts an app with rules, whose own route answers everything else, and calls `use` with its origin. */
+/** Starts an app with rules, and with its own route for everything else. Calls `use` with the origin of the app. */
 async function withApp(
   rules: Middleware,
   use: (origin: string, server: ReturnType<typeof serve>) => Promise<void>,

@@ -6,7 +6,7 @@ import type { Gap } from "../suite/gaps/gaps.ts";
 import type { Client, Loss, losses } from "../suite/gaps/losses.ts";
 import { HOSTS } from "../hosts/_hosts.ts";
 
-/** The clients by the names in the lists: undici, and each runtime in place of its `fetch`. */
+/** The clients by their names in the lists. The name of a runtime stands for its `fetch`. */
 export const CLIENTS: Readonly<Record<string, Client>> = {
   undici: "undici",
   Node: "fetch-node",

@@ -114,7 +114,7 @@ function headOf(row: Row): [string, string] {
   return [`${linkOf(row)} ${row.name}`, `${level}, as ${role}: ${says}`];
 }
 
-/** Returns the states, each but the best with its hosts. The best is that of all hosts that the others do not name. */
+/** Returns the states of a requirement, the best one first. Each further state names its hosts; the best holds on the rest. */
 function statesOf({ requirement, tests }: Row): string {
   const hosts = new Map<State, string[]>();
   for (const [host, title] of COLUMNS) {

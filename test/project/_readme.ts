@@ -90,7 +90,7 @@ function tagsOf({ name, preset, example, see }: OptionDoc): string[] {
   return parts.length === 0 ? [] : [parts.join(" ")];
 }
 
-/** Renders the members of an option that is an object as a list. */
+/** Renders a list of the members of an option whose value is an object. */
 function membersOf(name: string): string[] {
   const lines = readInterface(name).map(
     ({ name: member, preset, paragraphs }) =>

@@ -132,7 +132,7 @@ describe("the contestants of the benchmarks", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes the validation, and answers a request that its upstream drops with an error, or closes its connection",
+    "$title passes the validation; if the upstream drops a request, it answers with an error or closes the connection",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await freePort();

@@ -44,7 +44,7 @@ describe("the arithmetic of the benchmark", () => {
     expect(percentile([], 0.5)).toBeNaN();
   });
 
-  /** Returns the latencies at 2000 requests a second of a server that takes 0.5 ms and pauses once, in µs. */
+  /** Returns the latencies, in µs, of a server that gets 2000 requests a second, takes 0.5 ms for each, and pauses once. */
   const paused = (requests: number, from: number, pause: number): number[] =>
     Array.from({ length: requests }, (_, i) => {
       const due = dueAt(i, 2000);

@@ -35,7 +35,7 @@ test("each loss has a gap on each client that it names, and no host has the same
   expect(pairs.filter((pair, at) => pairs.indexOf(pair) !== at)).toEqual([]);
 });
 
-test("every other client of a host has a name in the lists, and the hosts in server gaps use Fetchway's own client", () => {
+test("every HTTP client but Fetchway's own has a name in the lists, and the hosts in server gaps use Fetchway's own", () => {
   const named = Object.values(CLIENTS).map((host) => HOSTS[host]);
   const unnamed = OTHER_CLIENTS.map((host) => HOSTS[host]).filter(
     ({ runtime, client }) =>

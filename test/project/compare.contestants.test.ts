@@ -20,11 +20,11 @@ const variants = contestants
     })),
   );
 
-test("each contestant has its own name", () => {
+test("no two contestants have the same name", () => {
   expect(new Set(contestants.map(({ name }) => name)).size).toBe(contestants.length);
 });
 
-test("a program that is missing is an error that says how to install it", () => {
+test("the error for a missing program says how to install it", () => {
   expect(() => versionOf(["no-such-program", "-v"], "apt-get install it")).toThrow(
     "no-such-program is missing: apt-get install it",
   );

@@ -181,7 +181,7 @@ function replyWithPage(call: Call): void {
 }
 
 test.each(Object.entries(BODY_EXAMPLES))(
-  "%s: the page is changed, and the statuses 204 and 304, HEAD and ranges are answered correctly",
+  "%s: the page is changed, and 204, 304, HEAD and range requests are handled correctly",
   async (_, serveExample) => {
     const url = await serveExample();
     upstream.script = replyWithPage;

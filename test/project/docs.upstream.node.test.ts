@@ -41,7 +41,7 @@ const LINES: Header[] = [
   ["Set-Cookie", "e=2"],
 ];
 
-/** Sends a GET to a server, and returns the body and the header lines of the answer that Node does not add by itself. */
+/** Sends a GET to a server. Returns the body of the answer, and its header lines without those that Node or a proxy adds. */
 async function readAnswer(port: number): Promise<{ lines: string[]; text: string }> {
   const client = await apps.connect(port);
   client.send(request("GET", "/"));

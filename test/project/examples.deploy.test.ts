@@ -188,7 +188,7 @@ describe("the manifests for Kubernetes", () => {
 
 describe("the container file", () => {
   const file = read("container/Containerfile");
-  /** The instructions of the last stage, by name; continued lines are joined. */
+  /** The text of the last stage, with continued lines joined. */
   const stage =
     file
       .replaceAll("\\\n", "")

@@ -97,7 +97,7 @@ describe("the installed package", () => {
       files: string[];
       builtin: string[];
     };
-    // These are the entry and the files that it shares with other entries. Without a bundler, each source would be a file.
+    // These are the entry and the files that it shares with other entries. Unbundled, each source would be a separate file.
     expect(loaded.files.length).toBeGreaterThan(1);
     expect(loaded.files.length).toBeLessThan(18);
     expect(loaded.builtin.filter((name) => /\b(?:http|net|tls|undici)$/.test(name))).toEqual([]);

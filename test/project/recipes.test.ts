@@ -51,7 +51,7 @@ async function start(title: string, replaced?: Record<string, string>): Promise<
   return `http://127.0.0.1:${port}`;
 }
 
-test("an event stream: events arrive while the stream is open, and it ends when the client disconnects", async () => {
+test("an event stream: events arrive while it is open, and the upstream notices that the client disconnects", async () => {
   upstream.script = (call) => {
     call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
   };
@@ -108,7 +108,7 @@ test("a gateway to language models: if a provider fails before the first event, 
     'data: {"choices":[],"usage":{"prompt_tokens":3,"total_tokens":7}}\n\ndata: [DONE]\n\n';
   const whole = (call: Call, text: string): void => call.write(head, chunk(text), lastChunk);
   other.script = (call) => whole(call, events("other"));
-  // The next failure would find the first provider ejected.
+  // There are no more failures than these five: the fifth ejects the first provider.
   const failures: ((call: Call) => void)[] = [
     (call) => call.reply(529, [], "overloaded"),
     (call) => call.write(head, chunk(": PROCESSING\n\n")),

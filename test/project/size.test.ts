@@ -81,8 +81,8 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * - 30 for both: a runtime has its own check of whether `onResponse` has used the body.
  * - 215 for both: a target that is an object is compared with those parsed before, and so parsed once.
  * - 10 for both: a tunnel through the routes of an app on Node is reported with the status 101.
- * - 30 for both: a sink around another one says whether anything was read from that one, so that a dropped response ends; attempts
- *   may also be abandoned by `fetchway/streams`.
+ * - 30 for both: a sink that wraps another one says whether the other one was read from, so that a dropped response ends;
+ *   attempts may also be abandoned by `fetchway/streams`.
  * - 100 for both: `cookieSecure`.
  * - 700 less for workerd, 690 less for fetch: the code of `mirror` is imported only with `fetchway/mirror`.
  * - 130 for both: `Headers` that a hook gets record which names it has changed.

@@ -53,7 +53,7 @@ export function makeResponse(exchange: Exchange): Wire {
   return build(start, id, response, body, method === "HEAD" || response.framing === "none");
 }
 
-/** Returns the offset of a place in a message. It is always before the last byte. */
+/** Returns the offset of a place in a message. A message that is cut there always lacks its last byte. */
 export function locate({ edge, by }: Place, { bytes, head }: Wire): number {
   const last = bytes.length - 1;
   const at = {

@@ -6,8 +6,9 @@
  *                           [--without pipelining,HTTP/1.0] [--except order]
  *
  * A session is the exchanges of one client on one connection or, after its close, on a new one. The seed determines all plans.
- * `--only 17` runs only the session with the index 17, repeatedly, until there have been `--exchanges` exchanges: 1 by default,
- * otherwise 10000. `--without` leaves features out of the plans, `--except` leaves invariants unchecked.
+ * `--only 17` runs only the session with the index 17, repeatedly, until there have been `--exchanges` exchanges. The default
+ * of `--exchanges` is 10000, or 1 with `--only`. `--without` leaves features out of the plans, `--except` leaves invariants
+ * unchecked.
  */
 import { parseArgs } from "node:util";
 import { type HostName, ON_NODE, OWN } from "../hosts/_hosts.ts";

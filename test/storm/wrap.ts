@@ -119,8 +119,8 @@ const wrappers: Wrapper[] = [
 ];
 
 /**
- * Installs some of the wrappers. If all were installed, the proxy would detect one of them and so hide a missing check
- * for another.
+ * Installs some of the wrappers. If all were installed, the proxy would always detect one of them, which would hide a
+ * missing check for another.
  */
 function wrapSome(): void {
   for (const [prototype, methods, see] of wrappers) {

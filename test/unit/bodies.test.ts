@@ -179,7 +179,7 @@ describe("transformText", () => {
     await expect(limited).rejects.toMatchObject(refused);
   });
 
-  test("a body that ends too early is refused, and so is a body over `maxBytes`, whose rest is cancelled", async () => {
+  test("a body that breaks off is refused, and so is a body over `maxBytes`, whose rest is cancelled", async () => {
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(bytes("half"));

@@ -139,7 +139,7 @@ describe("clientAddress", () => {
     },
   );
 
-  test("gives an IPv4 address that is written as IPv6 without the prefix `::ffff:`", () => {
+  test("drops the prefix `::ffff:` of an IPv4 address that is written as IPv6", () => {
     expect(addressFor("::ffff:192.0.2.7")).toBe("192.0.2.7");
   });
 
@@ -171,7 +171,7 @@ describe("field names", () => {
     expect(added).toEqual(["X-Set", "1"]);
   });
 
-  test("all plans whose options name no field share their sets, because some apps compile a plan for each call", () => {
+  test("all plans whose options name no field share their sets of names, because some apps compile a plan per call", () => {
     const [first, second] = [plan({ timeout: 1, xfwd: true }), plan({ timeout: 2, via: "edge" })];
     expect(second.dropped).toBe(first.dropped);
     expect(second.droppedIfTrusted).toBe(first.droppedIfTrusted);

@@ -134,7 +134,7 @@ describe("awaitFirstByte", () => {
     expect(held.response).toBeDefined();
   });
 
-  test("a body that is silent for `firstByteTimeout` fails the attempt, and is cancelled", async () => {
+  test("an event stream without a complete event within `firstByteTimeout` fails the attempt, and is cancelled", async () => {
     vi.useFakeTimers();
     for (const begin of ["", ": comment\n\n", "data: 1\n"]) {
       const held = hold();
@@ -149,7 +149,7 @@ describe("awaitFirstByte", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("a body that begins in time has no further limit", async () => {
+  test("an event stream that begins in time has no further limit", async () => {
     vi.useFakeTimers();
     const held = hold();
     await held.push("data: 1\n\n");
@@ -183,7 +183,7 @@ describe("awaitFirstByte", () => {
   });
 
   test.each([EVENTS, OTHER])(
-    "a body with %s: %s that breaks before it begins fails the attempt",
+    "a body with %s: %s that breaks off before its first byte fails the attempt",
     async (...headers) => {
       const held = hold(headers);
       const cause = new ProxyError("connection_terminated");
@@ -257,7 +257,7 @@ describe("awaitFirstByte", () => {
     ["returns no status", () => 99, /bad option `statusOf`: return a status from 200 to 599/],
     ["returns a promise", async () => 200, /bad option `statusOf`/],
   ])(
-    "a `statusOf` that %s fails the request with that exception, and stops the body",
+    "a `statusOf` that %s fails the request with an exception, and cancels the body",
     async (_, wrong, message) => {
       const held = hold(EVENTS, {}, { statusOf: wrong as never });
       // The transport, which pushes the chunk, must not see the exception.

@@ -46,7 +46,7 @@ const handler = ({ upstream }: Apps): ReturnType<typeof createProxy>["nodeHandle
 function onChangedSrvx(apps: Apps, change: (runtime: Runtime) => unknown): Promise<number> {
   return onSrvx(apps, (request) => {
     const runtime = change((request as unknown as { runtime: Runtime }).runtime);
-    // Change the property on a proxy of the request, because srvx needs the original one itself.
+    // Change the property on a proxy of the request, because srvx itself needs the original property.
     const get = (target: Request, name: string | symbol): unknown =>
       name === "runtime" ? runtime : Reflect.get(target, name, target);
     return forwarder(apps)(new Proxy(request, { get }));

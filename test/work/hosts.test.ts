@@ -47,7 +47,7 @@ describe.each(["srvx", "h3", "hono"] as const)("%s", (host) => {
   });
 });
 
-/** The path of a copy of the example of a transport over `node:http`; the matrix needs none, it has compiled the example. */
+/** The path of a copy of the example of a transport over `node:http`; undefined in the matrix, which compiles the example. */
 const copy = process.env["HOST_FILES"] === undefined ? copyPathOf("transport") : undefined;
 beforeAll(() => copy && writeFileSync(copy, readLinkedExample("transport")));
 afterAll(() => copy && rmSync(copy));

@@ -1,6 +1,6 @@
 /**
  * The registry of the contestants. No contestant's module imports the package of its proxy, so a missing package fails only
- * this contestant.
+ * the contestant that needs it.
  */
 import type { Contestant } from "../contestant.ts";
 import { caddy } from "./caddy.ts";

@@ -21,8 +21,8 @@ const hardenings = {
  * stay open, as in nginx's page about `keepalive`.
  */
 function toConfig(port: number, upstream: number, hardening?: string): string {
-  // The default folders of these files belong to the system's nginx. The workers of an nginx that runs as root would be
-  // `nobody`, which may not write to the folder of the run.
+  // The default folders for temporary files belong to the system's nginx. Without `user root`, the workers of an nginx that
+  // runs as root would run as `nobody`, which may not write to the folder of the run.
   const folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
   return `daemon off;
 pid nginx.pid;

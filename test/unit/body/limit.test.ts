@@ -79,7 +79,7 @@ describe("limitBody", () => {
     expect(fail).toHaveBeenCalledOnce();
   });
 
-  test("refuses the bytes of a body over the limit whose length was not known in advance", async () => {
+  test("refuses the bytes of a body over the limit if the length of the body was not known in advance", async () => {
     const body: BodySource = new BytesBody(bytes("abcde"));
     const late = Object.create(body, { length: { value: undefined } }) as BodySource;
     Object.assign(late, { whole: () => body.whole() });

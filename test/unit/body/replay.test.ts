@@ -86,7 +86,7 @@ describe("ReplayBody", () => {
     expect(replays).toEqual([undefined, bytes("abcdef")]);
   });
 
-  test("keeps nothing of a body that ends too early, so that it cannot be sent again", async () => {
+  test("keeps nothing of a body that breaks off, so that it cannot be sent again", async () => {
     const pull = vi.fn<(controller: ReadableStreamDefaultController<Uint8Array>) => void>();
     pull.mockImplementationOnce((controller) => controller.enqueue(bytes("abc")));
     pull.mockImplementationOnce((controller) => controller.error(new Error("broken")));

@@ -169,7 +169,7 @@ describe("no other attempt can send the body", () => {
     expect(resumed.calls).toEqual([]);
   });
 
-  test("while one sends it", () => {
+  test("while an attempt sends it", () => {
     const { body } = openBody();
     attempt(body);
     expect(attempt(body).log).toEqual([expect.stringContaining("fail")]);

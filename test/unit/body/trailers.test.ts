@@ -29,7 +29,7 @@ test.each(Object.entries(FORBIDDEN))("trailer fields for %s are dropped", (_, na
   }
 });
 
-test("all other trailer fields are kept, with their duplicates", () => {
+test("trailer fields of none of the forbidden kinds are kept, with their duplicates", () => {
   const list = [
     "Content-Digest",
     "a",

@@ -34,7 +34,7 @@ describe("redirects", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("by default, five redirects are followed, and the sixth goes to the client", async () => {
+  test("with `followRedirects: true`, five redirects are followed, and the sixth goes to the client", async () => {
     const transport = new FakeTransport(({ path }) => fakeResponse(to(`${path}x`)));
     const response = await run({}, { transport, options });
     expect(response.status).toBe(302);

@@ -213,7 +213,7 @@ describe("how often a request to several upstreams is sent", () => {
   });
 });
 
-test("a stale connection that is replaced counts as one request at the upstream", async () => {
+test("a request that is sent again after a stale connection counts as one request at the upstream", async () => {
   const transport = new FakeTransport(({ newConnection }) => {
     if (!newConnection) throw stale;
     return fakeResponse();

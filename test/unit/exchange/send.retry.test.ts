@@ -197,7 +197,7 @@ describe("a request body", () => {
     expect(transport.hops[0]?.body?.replay).toBeUndefined();
   });
 
-  test("a body of unknown length is measured before it is sent, limited or kept", async () => {
+  test("a body of unknown length is measured before it is sent, also with bodyLimit or followRedirects", async () => {
     for (const options of [{}, { bodyLimit: 5 }, { followRedirects: true }]) {
       const transport = answering();
       await run({ method: "DELETE", body: new UnframedBody(streamOf([])) }, { transport, options });
@@ -239,7 +239,7 @@ describe("a request body", () => {
     expect(cancelled).toHaveBeenCalledOnce();
   });
 
-  test("with bodyLimit and followRedirects, a body is sent again, and gets 413 if it is over the limit", async () => {
+  test("with bodyLimit and followRedirects, a body within the limit is sent again, and a longer body gets 413", async () => {
     const options: ProxyOptions = { followRedirects: true, bodyLimit: 5 };
     const transport = answering(to("/next", 307));
     expect((await run(put(streamOf(["abc", "de"])), { transport, options })).status).toBe(200);

@@ -447,7 +447,7 @@ describe("a connection that broke", () => {
     await expectIdle(setup, sent);
   });
 
-  test("a request whose second connection is refused waits", async () => {
+  test("a request waits if the connection after a broken one is refused", async () => {
     const outcomes = [
       () => {
         throw stale;

@@ -116,7 +116,7 @@ describe("the explanation of an error", () => {
     },
   );
 
-  test("for an error of a runtime's `fetch`, it comes from the error of the socket behind it", () => {
+  test("explains an error of a runtime's `fetch` by the error of the socket behind it", () => {
     const socket = Object.assign(new Error("self-signed"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" });
     const cause = new TypeError("fetch failed", { cause: socket });
     expect(explainError(failedAt("https://a:1", "connection_terminated", { cause }))).toMatch(
@@ -154,7 +154,7 @@ describe("the explanation of an error", () => {
     ],
     ["9 requests wait (maxQueue): every upstream is down, ejected, or half-open", "", "maxQueue"],
   ])(
-    "for a request that waited and was never sent, it names the limit: %s",
+    "names the limit for a request that waited and was never sent: %s",
     (message, at, bound) => {
       const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
       expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(

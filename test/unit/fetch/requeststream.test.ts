@@ -90,7 +90,7 @@ describe.each([
 });
 
 test.each([undefined, LENGTH])(
-  "an upload whose stream fails aborts the request, and its reader gets an error of the client: length %s",
+  "an upload whose stream fails aborts the request, and reading the upload fails with a client error: length %s",
   async (length) => {
     const { body, controller } = upload(
       new ReadableStream({

@@ -10,8 +10,8 @@ const SHORT = 2500;
 /** A ratio below this one passes as linear: linear time gives about 8, quadratic time about 64. */
 export const LINEAR = 24;
 /**
- * Milliseconds that are added to both times of a ratio. A shorter time depends more on the clock and the garbage collector than
- * on the function.
+ * Milliseconds that are added to both times of a ratio, because a time shorter than this depends more on the clock and the
+ * garbage collector than on the function.
  */
 const FLOOR = 0.02;
 /** The time in milliseconds for which a function is called repeatedly. */

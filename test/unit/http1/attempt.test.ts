@@ -188,7 +188,7 @@ test.each([
   [2, "H", "connection_terminated", false],
   [2, "HTTP/1.1 100 Continue\r\n\r\n", "connection_terminated", false],
 ])(
-  "a connection that closes during its request %i, after the response bytes %j, fails it with %s, stale: %s",
+  "a connection that closes during its request %i, after the response bytes %j, fails that request with %s, stale: %s",
   async (count, text, code, stale) => {
     const bench = new Bench();
     if (count > 1) {

@@ -48,7 +48,7 @@ test("the connector gets the options of the pool, completed with their defaults"
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a request that waits for a connection listens to its client immediately, and one on an idle connection later", async () => {
+test("a request listens to its client immediately if it waits for a connection, and later on an idle connection", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {

@@ -9,7 +9,7 @@ afterEach(() => void vi.useRealTimers());
 
 const outcomes = (sent: readonly Sent[]): unknown[] => sent.map(({ outcome }) => outcome);
 
-/** Returns a pool whose last attempt was refused, and whose next one, for the first of three requests, is running. */
+/** Returns a pool whose first attempt was refused, and three requests, for the first of which a second attempt is running. */
 async function startRefused(): Promise<{ bench: PoolBench; sent: Sent[] }> {
   const bench = new PoolBench();
   const refused = bench.send();
@@ -40,7 +40,7 @@ test("a request that arrives during an attempt fails only by the refusal of the 
   expect(bench.stats).toMatchObject({ created: 0, failed: 4, inUse: 0, waiting: 0 });
 });
 
-test("each request that shares a refusal gets an error of its own", async () => {
+test("each request that shares a refusal gets its own error", async () => {
   const { bench, sent } = await startRefused();
   await bench.connector.at(1).fail("ECONNREFUSED");
   await bench.connector.at(2).fail("ECONNREFUSED");
@@ -60,7 +60,7 @@ test("once an attempt succeeds, each waiting request makes its own attempt, and 
   expect(bench.connector.attempts).toHaveLength(6);
 });
 
-test("an attempt that fails otherwise, or is cancelled, fails only its own request", async () => {
+test("an attempt that is cancelled, or fails for another reason than a refusal, fails only its own request", async () => {
   for (const code of ["ETIMEDOUT", "cancelled"]) {
     const { bench, sent } = await startRefused();
     if (code === "cancelled") sent[0]?.leave();

@@ -146,7 +146,7 @@ describe("switching to another protocol", () => {
 });
 
 describe("the tunnel", () => {
-  test("bytes that arrived with the 101 wait for the tunnel's handler, and no others are read before it is set", async () => {
+  test("bytes that came with the 101 wait for the tunnel's handler, and until then the socket is paused", async () => {
     const { socket, tunnel, log } = await open("first");
     expect(socket.isPaused).toBe(true);
     socket.receive(" second");

@@ -37,7 +37,7 @@ test("forwarding fields do not change the key without trustProxy, or if the peer
 
 test.each<[string, HeaderList, string]>([
   ["the last address that is not trusted", FORWARDED, "192.0.2.7"],
-  ["the first one if all are trusted", ["x-forwarded-for", "10.2.2.2,10.3.3.3"], "10.2.2.2"],
+  ["the first address if all are trusted", ["x-forwarded-for", "10.2.2.2,10.3.3.3"], "10.2.2.2"],
   [
     "the last of several fields",
     ["X-Forwarded-For", "192.0.2.1", "X-FORWARDED-FOR", "192.0.2.2"],

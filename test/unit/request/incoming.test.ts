@@ -41,7 +41,7 @@ describe("WebIncoming", () => {
   test.each([
     ["Content-Length", "5"],
     ["Transfer-Encoding", "chunked"],
-  ])("passes on the stream of the request itself if the request has %s", (...field) => {
+  ])("passes on the request's own stream if the request has %s", (...field) => {
     const headers = [field];
     const request = new Request("http://a.test/", { method: "POST", headers, body: "hello" });
     const { body } = new WebIncoming(request, undefined);

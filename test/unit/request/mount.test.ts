@@ -44,7 +44,7 @@ function redirecting(options: ProxyOptions = {}, location = "/login") {
   });
 }
 
-describe("on every runtime, a prefix that h3 has removed is added to redirects, and no other", () => {
+describe("on every runtime, a prefix that h3 has removed is added to redirects, and no other prefix is", () => {
   test.each<[string, string, H3, string]>([
     ["/api/x?y", "/x", new H3().mount("/api", redirecting().fetch), "/api/login"],
     ["/api", "/", new H3().mount("/api", redirecting()), "/api/login"],

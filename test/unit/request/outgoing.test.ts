@@ -124,7 +124,7 @@ describe("cleanRequestHeaders", () => {
     });
   });
 
-  test("refuses a transfer coding other than chunked, which the server does not decode", () => {
+  test("refuses a transfer coding other than chunked, because the server does not decode it", () => {
     expect(() => cleanRequestHeaders(["Transfer-Encoding", "gzip, chunked"], dropped)).toThrow(
       proxyError("http_request_error", 501),
     );

@@ -20,7 +20,7 @@ test.each(["", "h2c", "TLS/1.0, websockets", "x-websocket", "web socket", "webso
   },
 );
 
-test("the first protocol of Upgrade that the proxy forwards, with the same version, is chosen", () => {
+test("the first protocol of Upgrade whose name and version the proxy forwards is chosen", () => {
   expect(chooseProtocol("h2c, tcp, websocket", ["websocket", "tcp"])).toBe("tcp");
   expect(chooseProtocol("x/2, x/1", ["x/1"])).toBe("x/1");
   expect(chooseProtocol("x", ["x/1"])).toBeUndefined();

@@ -111,7 +111,7 @@ describe("the target's base path", () => {
     "v2/a",
     "?/v2/a",
   ])(
-    "is not removed from a reference outside of it or a relative one: %j is unchanged",
+    "is not removed from a reference that is relative or outside of the base path: %j is unchanged",
     (reference) => {
       expect(locate(reference, { target })).toBe(reference);
     },

@@ -35,7 +35,7 @@ describe("the scope of a further attempt", () => {
     expect(next.error).toEqual(headTimeout);
   });
 
-  test("listens to the client immediately, also if its listener is otherwise added later", () => {
+  test("listens to the client immediately, even if `listenAfter` delays the listener of a first attempt", () => {
     const { client, scope } = startScope();
     client.listenAfter = 500;
     scope.end();

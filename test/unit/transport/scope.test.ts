@@ -144,7 +144,7 @@ describe("a client whose listener is added later", () => {
     },
   );
 
-  test("a client gets no listener if the exchange ends before", () => {
+  test("the client gets no listener if the exchange ends before the listener is due", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     new Scope(client, 1_000, 0).end();
@@ -181,7 +181,7 @@ describe("a client whose listener is added later", () => {
     expect(scope.error).toEqual(readTimeout);
   });
 
-  test("a client gets a listener in an event stream", () => {
+  test("the client gets its listener even if an event stream has stopped the timeouts", () => {
     const client = new FakeClient();
     client.listenAfter = 500;
     const scope = new Scope(client, 1_000, 300);

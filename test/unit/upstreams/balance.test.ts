@@ -112,7 +112,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["starting", "up"]);
   });
 
-  test("a request that fails twice counts as one failure, and a client that disconnects as none", () => {
+  test("a 5xx response that breaks off counts as one failure, and a request whose client disconnects as none", () => {
     const { target } = setUp(1);
     const count = (): object => {
       const [{ requests, failures } = { requests: 0, failures: 0 }] = target.states();

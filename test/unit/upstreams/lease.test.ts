@@ -53,7 +53,7 @@ test("a request that an interceptor sends twice counts twice, or once if the int
   expect(counted).toBe(1);
 });
 
-test("a second request of an interceptor counts, although the first one was sent again to another upstream", async () => {
+test("a request that an interceptor sends twice counts three times if `retry` repeats it once", async () => {
   const twice: Interceptor = (next) => async (request, scope) => {
     (await next(request, scope)).body?.cancel();
     return next(request, scope.again());

@@ -216,7 +216,7 @@ describe("a place at an upstream", () => {
     expectIdle(target);
   });
 
-  test("is given back by both requests if an interceptor sends a request twice", async () => {
+  test("is given back by each attempt if an interceptor sends a request twice", async () => {
     const twice: Interceptor = (next) => async (request, scope) => {
       const first = await next(request, scope);
       first.body?.cancel();

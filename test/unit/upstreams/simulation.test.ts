@@ -203,7 +203,7 @@ test("if all three upstreams fail, only one of them is ejected, and no request i
   expect(world.balancer.states().filter(({ state }) => state === "ejected")).toHaveLength(1);
 });
 
-test("each ejection of an upstream takes longer, and after it, one request tries the upstream", () => {
+test("each ejection of an upstream takes longer than the previous one, and is followed by one request to the upstream", () => {
   const world = new World(3, { policy: "round_robin" });
   world.at(0).isBad = true;
   world.run(29_000, 1);
@@ -265,11 +265,11 @@ describe("consistent hashing", () => {
   });
 });
 
-test("upstreams with a success rate far below the others' are ejected", () => {
+test("an upstream with a success rate far below that of the others is ejected", () => {
   const world = new World(20, { policy: "round_robin", outliers: { consecutiveFailures: 1_000 } });
   const random = seeded(7);
   const slow = world.at(3);
-  // A random quarter of the time, requests fail, so that no series of failures gets long.
+  // The upstream fails for a random quarter of the time, so that no series of failures gets long.
   for (let i = 0; i < 1_200; i++) {
     slow.isBad = random() < 0.25;
     world.run(10, 1);
