@@ -857,9 +857,12 @@ test.each([
   [20_000, 4, 4096],
   [64, 1, 1],
   [Infinity, 1, 16_384],
-])("with a limit of %s open files, each of %s workers may have %s connections", (files, workers, expected) => {
-  const limits = defaultsOf(clientLimitSchema);
-  const { maxConnections, openFiles } = shareLimits(limits, workers, files);
-  expect(maxConnections).toBe(expected);
-  expect(openFiles).toBe(expected === 16_384 / workers ? undefined : files);
-});
+])(
+  "with a limit of %s open files, each of %s workers may have %s connections",
+  (files, workers, expected) => {
+    const limits = defaultsOf(clientLimitSchema);
+    const { maxConnections, openFiles } = shareLimits(limits, workers, files);
+    expect(maxConnections).toBe(expected);
+    expect(openFiles).toBe(expected === 16_384 / workers ? undefined : files);
+  },
+);

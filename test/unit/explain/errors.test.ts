@@ -153,15 +153,10 @@ describe("the explanation of an error", () => {
       "maxRequests",
     ],
     ["9 requests wait (maxQueue): every upstream is down, ejected, or half-open", "", "maxQueue"],
-  ])(
-    "names the limit for a request that waited and was never sent: %s",
-    (message, at, bound) => {
-      const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
-      expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(
-        true,
-      );
-    },
-  );
+  ])("names the limit for a request that waited and was never sent: %s", (message, at, bound) => {
+    const text = explainError(failedAt("http://a", "connection_limit_reached", { message }));
+    expect(text.startsWith(`connection_limit_reached: ${at}${message} (raise ${bound}`)).toBe(true);
+  });
 
   test("does not suggest https:// if the connection already used TLS", () => {
     expect(explainError(failedAt("http://a", "connection_terminated"))).toContain("https://?");
