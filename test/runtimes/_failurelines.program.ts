@@ -30,8 +30,8 @@ async function send(options: CreateProxyOptions, init?: RequestInit): Promise<vo
   await proxy.close();
 }
 
-// These failures must print no line. They come first, because only the first failure of each kind prints one: later, a missing
-// line would prove nothing.
+// These failures must print no line. They come first: after a failure of the same kind that has printed a line, a missing line
+// would prove nothing, because only the first failure of each kind prints one.
 const put = { method: "PUT", body: "hello" };
 await send({ target: dead, onError: () => {} });
 await send({ target: dead, onRequestEnd: () => {} });

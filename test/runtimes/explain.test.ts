@@ -15,7 +15,7 @@ await proxy.close();
 `;
 
 test.each(Object.entries(EVALUATE))(
-  "on %s, `proxy.explain` shows the upstream request, and says why each part of it differs",
+  "on %s, `proxy.explain` shows the upstream request, and says where each part of it comes from",
   async (tool, args) => {
     await using child = startProgram(tool, [...args, program(tool)]);
     await child.ended();

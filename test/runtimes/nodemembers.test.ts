@@ -1,4 +1,4 @@
-/** On other runtimes than Node, the members that only Node's proxies have exist, and throw when they are read. */
+/** Members that the proxies of an entry lack, but Node's proxies have: they are defined, and throw when they are read. */
 import { expect, test } from "vitest";
 import { createProxy as createBun } from "../../runtimes/bun.ts";
 import { createProxy as createDefault } from "../../runtimes/default.ts";
@@ -8,7 +8,7 @@ import type { NodeProxy } from "../../runtimes/node.ts";
 const entries = { default: createDefault, bun: createBun, deno: createDeno };
 
 test.each(Object.entries(entries))(
-  "%s: reading a member that only Node's proxies have throws a TypeError that names the entry for Node",
+  "%s: reading a member that this entry's proxies lack throws a TypeError that names the entry for Node",
   (_, create) => {
     const proxy = create({ target: "http://a.test" }) as NodeProxy;
     const names = ["nodeHandler", "attach", "plugin", "upgrade"] as const;

@@ -16,7 +16,7 @@ export interface Fault {
   readonly text?: string;
   /** Whether the body is truncated. The client must notice that. */
   readonly cut?: boolean;
-  /** Whether the proxy must keep the upstream connection for the next request. */
+  /** Whether the proxy must keep the upstream connection for the next request. Otherwise, it must close the connection. */
   readonly kept?: boolean;
 }
 

@@ -58,7 +58,7 @@ export interface Tools {
   ask(bytes: string | Uint8Array, setup?: SetupName): Promise<Answer>;
   /**
    * Expects either a refusal without any request at the upstream, or a 200 and exactly one well-formed request there.
-   * @returns that request
+   * @returns that request; undefined after a refusal
    */
   refusedOrOne(answer: Answer, refusals?: number[]): Call | undefined;
   /**

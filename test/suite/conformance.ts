@@ -36,8 +36,8 @@ async function expectLast(t: Tools, faulty: string, status: RegExp): Promise<voi
 
 /**
  * Sends a request with a part that is too large, and returns the status of the response. A server that closes the
- * connection while the client still sends resets it, and a reset may destroy the response (RFC 9112 §9.6). Then the
- * request is sent again on a new connection.
+ * connection while the client still sends resets it, and a reset may destroy the response (RFC 9112 §9.6). A request
+ * whose response is lost is sent again on a new connection, up to four times.
  */
 async function statusOfTooLarge(t: Tools, bytes: Uint8Array): Promise<number> {
   for (let attempt = 1; ; attempt++) {

@@ -97,7 +97,7 @@ async function leave(t: Tools, how: "FIN" | "RST"): Promise<void> {
 }
 
 export const firstByte = {
-  async "if an event stream fails before its first event, the client gets that of another upstream, also for a POST"(
+  async "if an event stream fails before its first event, the client gets the stream of another upstream, also for a POST"(
     t: Tools,
   ): Promise<void> {
     for (const [name, fail] of Object.entries(FAILURES)) {

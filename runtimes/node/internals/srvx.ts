@@ -6,7 +6,7 @@
  *   applies.
  * - Check: the member must exist and be undefined. srvx sets it for every request, with a limit or without.
  * - Otherwise: the body is read from the request's web stream, where srvx applies its limit.
- * - Test: test/runtimes/node/internals/srvx.test.ts, "the server's body limit still holds if srvx gives it another name".
+ * - Test: test/runtimes/node/internals/srvx.test.ts, "the server's body limit still holds if srvx renames the limit".
  *
  * The class of a request.
  * - Rests on: srvx's class has its own `body`. An app may build a `Request` and copy `runtime` to it, as h3 does for a

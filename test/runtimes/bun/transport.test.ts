@@ -61,7 +61,7 @@ test("an upstream on a Unix socket gets the request path unchanged", async () =>
   }
 });
 
-test("a proxy that is the options of Bun.serve accepts bodies of any size, and forwards the client's address", async () => {
+test("with `...proxy` in its options, Bun.serve accepts bodies of any size, and the client's address is forwarded", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], `${call.get("x-forwarded-for")} ${call.length}`);

@@ -156,7 +156,7 @@ test("chunks keep their memory if the app has frozen Error", async () => {
   expect(results).toEqual({ frozen: { isWhole: true, freed: 0 } });
 });
 
-test("chunks keep their memory if an app's own stream class has functions with the names of Deno's", async () => {
+test("chunks keep their memory if an app's own stream class has functions with the same names as Deno's class", async () => {
   const results = await run(`
     globalThis.ReadableStream = class {
       constructor(source) {

@@ -30,7 +30,7 @@ export const sendSeeded: RequestListener = (req, res) => {
   } else res.end(body);
 };
 
-/** An upstream that answers with `sendSeeded`. */
+/** Starts an upstream that answers with `sendSeeded`. */
 export function startSeeded(): Promise<{ server: Server; url: string }> {
   return startHttp(sendSeeded);
 }

@@ -176,7 +176,7 @@ describe("attach", () => {
   });
 
   test.each([undefined, null, {}, createServer, { runtime: "bun", serve() {} }])(
-    "`attach` refuses %o, which is not a server",
+    "`attach` refuses %o, which is not a Node server",
     (server) => {
       const { attach } = createProxy({ target: upstream.url });
       expect(() => attach(server as never)).toThrow(

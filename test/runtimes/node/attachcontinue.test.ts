@@ -102,7 +102,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     },
   );
 
-  test("if the upstream sends no 100, the client gets one from the proxy after a while", async () => {
+  test("if the upstream sends no 100, the proxy itself sends 100 to the client after a while", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port);
     const heading = client.readHead();

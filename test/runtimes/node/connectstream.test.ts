@@ -477,7 +477,7 @@ describe("a tunnel", () => {
     expect(stream.rstCode).not.toBe(0);
   });
 
-  test("after the client's end, the tunnel is closed after tunnelCloseTimeout if the upstream does not close", async () => {
+  test("a tunnel that only the client has ended is closed after tunnelCloseTimeout", async () => {
     const sockets = switching();
     const front = await serveProxy({ tunnelCloseTimeout: 200 });
     const [stream] = await openBoth(front, sockets);

@@ -44,7 +44,7 @@ describe("the Request that functions of the app get", () => {
     }
   });
 
-  test("has a method that the class `Request` forbids", () => {
+  test("can have a method that the class `Request` forbids", () => {
     expect(hookRequest("TRACE").method).toBe("TRACE");
     expect(hookRequest("TRACE").clone().method).toBe("TRACE");
   });

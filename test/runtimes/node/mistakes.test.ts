@@ -83,7 +83,7 @@ describe("nodeHandler", () => {
 describe("names of functions and methods of http-proxy", () => {
   const both = Object.entries({ node: entry, undici: overUndici });
 
-  test.each(both)("%s: each function throws, and names docs/coming-from.md", (_, { ...names }) => {
+  test.each(both)("%s: each function throws an error that names docs/coming-from.md", (_, { ...names }) => {
     for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
       expect(() => names[name]({ target })).toThrow(TypeError);
       expect(() => names[name]({ target })).toThrow(

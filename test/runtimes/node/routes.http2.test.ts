@@ -42,7 +42,7 @@ async function openSession(origin: string): Promise<ClientHttp2Session> {
   return session;
 }
 
-/** Asks for a WebSocket that is refused. Returns the head and the whole body of the answer. */
+/** Asks for a WebSocket that is refused. Returns the head and the whole body of the response, and the stream's close code. */
 async function refusal(
   session: ClientHttp2Session,
   fields: IncomingHttpHeaders,

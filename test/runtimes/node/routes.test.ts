@@ -259,7 +259,7 @@ describe("connections of clients", () => {
   });
 
   test.each(["FIN", "RST"] as const)(
-    "when the client disconnects with %s, the app's response is closed, or the running upstream request",
+    "when the client disconnects with %s, the app's response or the running upstream request is closed",
     async (how) => {
       const events: string[] = [];
       const { port } = await serveNode({}, ({ nodeHandler }) => (req, res) => {
@@ -522,7 +522,7 @@ describe("tunnels", () => {
 });
 
 describe("time limit for the app", () => {
-  test("the limit does not end a running call of a proxy, which has its own limits", async () => {
+  test("the limit does not end a running call of a proxy, because the proxy applies its own limits", async () => {
     switchToTcp();
     const { script } = upstream;
     upstream.script = async (call) => {
@@ -559,7 +559,10 @@ describe("time limit for the app", () => {
 });
 
 describe("the `Fetchway-Upgrade` token", () => {
-  /** Serves an app that holds an upgrade, and copies all other requests. Returns the token of the upgrade that it holds. */
+  /**
+   * Serves an app that never answers the upgrade for /held. It passes all other requests to a proxy: /own itself, the others as
+   * copies. Returns the port, the token of each request, and a field with the token of the upgrade for /held.
+   */
   async function hold(): Promise<{ port: number; tokens: (string | null)[]; stolen: Header }> {
     const tokens: (string | null)[] = [];
     const proxy = createProxy({ target: upstream.url, log: false });

@@ -41,6 +41,7 @@ const ACCEPT = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
 
 /**
  * Makes the upstream switch to the protocol.
+ * @param early the bytes that the upstream sends right after its 101
  * @param isHalfOpen whether the upstream can still send after the client has ended its own direction
  * @returns the upstream's sockets
  */
@@ -137,7 +138,7 @@ describe("how a tunnel ends", () => {
     },
   );
 
-  test("the client's connection is closed with the upstream's, even if the client keeps its direction open", async () => {
+  test("a reset of the upstream, or `destroy`, closes the connection of a client that keeps its direction open", async () => {
     const sockets = switching("", true);
     for (const by of ["upstream", "proxy"]) {
       const { proxy, server, port } = await serve();

@@ -68,7 +68,7 @@ const servers: Record<string, (proxy: NodeProxy, disturb: Disturb) => Promise<nu
     }),
 };
 
-/** Sends 6000 bytes, in one write or in two parts. Returns the status and whether all of them arrived. */
+/** Sends 6000 bytes, with a pause in the middle if `split` is true. Returns the status, and whether all bytes arrived. */
 async function send(
   port: number,
   framing: string,

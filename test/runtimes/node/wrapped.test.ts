@@ -63,7 +63,7 @@ function wrap(prototype: object, method: string): void {
 let unwrap = (): void => {};
 afterEach(() => unwrap());
 
-/** Uploads and downloads bodies through a handler, and expects that the downloads arrive unchanged. */
+/** Uploads bodies to a server, downloads others from it, and expects that the downloads arrive unchanged. */
 async function exchange(url: string): Promise<void> {
   const body = bodyOf(7, 1_000_000);
   const upload = async (): Promise<void> => {
@@ -163,7 +163,7 @@ const readers: [name: string, watch: () => void][] = [
 ];
 
 test.each(readers)(
-  "chunks from an upstream with TLS that %s keeps never change",
+  "the chunks of a response over TLS that %s keeps never change",
   async (...way) => {
     const [, watch] = way;
     const certificate = await makeCertificate();

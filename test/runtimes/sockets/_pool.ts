@@ -17,7 +17,7 @@ afterEach(async () => {
   await upstream.reset();
 });
 
-/** Creates a proxy that never retries. It is destroyed after the test. */
+/** Creates a proxy that does not retry, unless `options` has another `retry`. The proxy is destroyed after the test. */
 export function pooled(
   pool: PoolOptions = {},
   target: Target = upstream.url,

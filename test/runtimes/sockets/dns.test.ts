@@ -26,7 +26,7 @@ function record(name: string, addresses: string[], ttl = 60): void {
 }
 
 describe("the rotation of addresses", () => {
-  test("each lookup starts with the next address", async () => {
+  test("each call of `resolve` puts the next address first", async () => {
     record("a.test", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     const resolver = names();
     const firsts: (string | undefined)[] = [];
@@ -82,7 +82,7 @@ describe("the cache of lookups", () => {
     expect(server.asked).toEqual(["a.test"]);
   });
 
-  test("an answer is not used after its TTL", async () => {
+  test("while the name server works, `resolve` does not return an answer whose TTL is over", async () => {
     record("a.test", ["127.0.0.1"], 0);
     const resolver = names();
     expect(await good(resolver, "a.test")).toEqual(["127.0.0.1"]);

@@ -38,7 +38,7 @@ interface Setup {
   readonly ends: RequestEnd[];
 }
 
-/** Creates a proxy with four connections. It trusts this machine, so `X-Forwarded-For` sets the addresses of its clients. */
+/** Creates a proxy with four connections by default. It trusts this machine, so `X-Forwarded-For` sets client addresses. */
 function setUp(pool: PoolOptions = {}, options: ProxyOptions = {}, target?: Target): Setup {
   const ends: RequestEnd[] = [];
   const proxy = pooled({ maxSockets: 4, minRateGrace: GRACE, ...pool }, target, {
@@ -103,7 +103,7 @@ function tooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
 
 /**
  * Returns the requests of clients that were too slow. While another address waits, the share of the slow address is two of four
- * places, so that one check ends at most two requests. On a busy machine a third was seen, for an unknown reason.
+ * places, so that one check ends at most two requests. On a busy machine, three were ended once, for an unknown reason.
  */
 function someTooSlow(ends: readonly RequestEnd[]): RequestEnd[] {
   const slow = tooSlow(ends);
@@ -528,7 +528,7 @@ async function statusOf(stream: ClientHttp2Stream): Promise<number | undefined> 
 
 // Keep this test last, because @hono/node-server replaces the global `Response`.
 test.each(["srvx", "h3", "hono"] as const)(
-  "requests of too slow clients also end while other addresses wait in a handler of %s",
+  "in a handler of %s, requests of too slow clients also end while other addresses wait",
   async (kind) => {
     upstream.script = answer;
     const setup = setUp();

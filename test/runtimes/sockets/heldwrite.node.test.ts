@@ -184,7 +184,7 @@ test("a connection is not reused if an early response arrived on it after a fail
   upstream.script = (call) => {
     if (call.target !== "/early") return call.reply(200, [], "next");
     call.link.socket.pause();
-    // After this complete answer, the connection could be reused, so destroy the connection.
+    // The answer is complete, and does not say that the connection closes. Destroy it, so that the proxy's next write fails.
     call.reply(413, [], "too large");
     call.link.socket.destroy();
     more();

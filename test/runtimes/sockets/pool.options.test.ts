@@ -45,7 +45,7 @@ describe("keepAlive: false", () => {
 
 /**
  * Returns the kernel's timer of the connection from this port, see /proc/net/tcp in proc(5). The kind `02` is
- * keep-alive.
+ * keep-alive, and `00` means that no timer runs.
  */
 function keepAliveTimer(port: number): { kind: string; seconds: number } | undefined {
   const hexOf = (number: number): string =>
@@ -65,7 +65,7 @@ describe.runIf(process.platform === "linux")("keepAliveInitialDelay", () => {
     [20_000, "02", 20],
     [0, "00", 0],
   ])(
-    "the value %j sets the timer of TCP keep-alive on the socket",
+    "the value %j sets the timer of TCP keep-alive on the socket, and 0 sets none",
     async (keepAliveInitialDelay, kind, seconds) => {
       const given = keepAliveInitialDelay === undefined ? {} : { keepAliveInitialDelay };
       upstream.script = () => {};

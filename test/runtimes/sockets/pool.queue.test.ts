@@ -29,7 +29,7 @@ test("without limits, each concurrent request has its own connection, and all co
   expect(originOf(proxy)).toEqual({ inUse: 0, free: count, waiting: 0, tunnels: 0 });
 });
 
-test("without maxQueued no request is refused", async () => {
+test("with `maxQueued: Infinity`, no request is refused", async () => {
   const proxy = pooled({ maxSockets: 1, maxQueued: Infinity, queueTimeout: 0 });
   const count = poolDefaults.maxQueued + 2;
   const first = Promise.withResolvers<void>();

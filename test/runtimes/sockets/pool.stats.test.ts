@@ -10,7 +10,7 @@ import { until } from "../../helpers/wait.ts";
 afterEach(() => void vi.useRealTimers());
 
 describe("the counters of `stats()`", () => {
-  test("stats() counts connections and requests per transport and per origin", async () => {
+  test("stats() counts connections and requests, and the connections and waiting requests of each origin", async () => {
     const proxy = pooled({ maxSockets: 1 });
     expect(statsOf(proxy)).toEqual({
       created: 0,

@@ -158,7 +158,7 @@ describe("idle connections", () => {
     });
   });
 
-  it("more idle connections than maxFreeSockets are kept for a moment, because a next batch may reuse them", async () => {
+  it("more idle connections than maxFreeSockets are kept for a moment, because the next requests may reuse them", async () => {
     const upstream = await startUpstream(true);
     const proxy = startProxy(upstream.url, { maxFreeSockets: 1 });
     for (let batch = 1; batch <= 3; batch++) {

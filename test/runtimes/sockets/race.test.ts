@@ -172,7 +172,7 @@ describe("stopping a race of connection attempts", () => {
     expect(events).toEqual([]);
   });
 
-  test("if the time is over, the addresses that did not answer are reported as slow", () => {
+  test("if the time is over, the addresses that were tried and have not answered are reported as slow", () => {
     const { race, events } = begin("a", "b");
     race.stop(true);
     expect(events.slice(1)).toEqual(["slow a", "close a"]);

@@ -1,4 +1,4 @@
-/** Creates proxies with undici in place of Fetchway's own HTTP client, and closes them after each test. */
+/** Creates proxies with undici in place of Fetchway's own HTTP client, and destroys their transports after each test. */
 import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll } from "vitest";
 import { createProxy, type ProxyOptions, type Transport } from "#fetchway";

@@ -40,7 +40,7 @@ afterAll(async () => {
   await upstream.stop();
 });
 
-/** Returns the `fetch` of a proxy with this dispatcher, which is closed after the test. */
+/** Returns a function that sends requests through a proxy with this dispatcher. The dispatcher is closed after the test. */
 function through(
   dispatcher: Dispatcher,
   target: string = upstream.url,

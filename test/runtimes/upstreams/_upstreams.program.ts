@@ -14,20 +14,20 @@ export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";
 export interface Outcome {
   readonly fault: Fault;
   readonly attemptTimeout: number;
-  /** The number of each status among the requests after the fault that may be repeated. */
+  /** How often each status occurred in the responses to the GETs that began after the fault. Only GETs may be sent again. */
   readonly gets: Record<number, number>;
-  /** The number of each status among the last of these requests. */
+  /** How often each status occurred in the responses to the last of these GETs. */
   readonly lastGets: Record<number, number>;
   /** For each upload that reached an upstream, the number of times that it did. */
   readonly timesSeen: readonly number[];
   readonly state: string;
   /** The number of requests that still count as running when all have ended. */
   readonly active: number;
-  /** Milliseconds that the slowest of the last requests took. */
+  /** Milliseconds that the slowest of these last GETs took. */
   readonly slowest: number;
-  /** The 99th percentile of the requests before the fault, in milliseconds. */
+  /** The 99th percentile of the durations of the requests before the fault, in milliseconds. */
   readonly p99Before: number;
-  /** The 99th percentile of the requests that began after the ejection; undefined without an ejection. */
+  /** The same for the requests that began after the ejection; undefined without an ejection. */
   readonly p99After: number | undefined;
   /** The number of requests that began after the ejection. */
   readonly countAfter: number;

@@ -62,7 +62,7 @@ test.each<[client: string, options: () => ProxyOptions]>([
   ["undici", () => ({ transport: createUndiciTransport(dispatcher) })],
   ["fetch", () => ({ fetch: globalThis.fetch })],
 ])(
-  "over %s, a stalled event stream is closed, and that of the next upstream begins",
+  "over %s, a stalled event stream is closed, and the client gets the event stream of the next upstream",
   async (_, options) => {
     const { ask } = start(100, options());
     const response = await ask();
@@ -137,7 +137,7 @@ describe("with several upstreams", () => {
     expect(second.calls).toHaveLength(0);
   });
 
-  test("hooks run only for the response that the client gets, and `onRequestEnd` reports both attempts", async () => {
+  test("hooks see only the response that the client gets, and `onRequestEnd` reports both attempts", async () => {
     const seen: unknown[] = [];
     const mirror = new Upstream();
     await mirror.listen();

@@ -25,7 +25,7 @@ interface Waiting {
   readonly request: PickRequest;
 }
 
-/** A balancer of hosts a, b, … that each take one request at a time, on a clock that the test sets. */
+/** A balancer of hosts a, b, … that each take one request at a time by default, on a clock that the test sets. */
 class Queue {
   readonly clock: { now: number } = { now: 0 };
   readonly target: Balancer;

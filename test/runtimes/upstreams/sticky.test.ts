@@ -62,7 +62,7 @@ async function start(
   origin = `http://127.0.0.1:${await listen(front)}`;
 }
 
-/** Creates the proxy again, as after a restart. */
+/** Creates the proxy, or creates it again, as after a restart. */
 function open(targets: string[], balancing: BalanceOptions, options: ProxyOptions = {}): void {
   target = new Balancer(targets, balancing);
   proxy = createProxy({ upgrades: ["test"], ...options, target });
@@ -222,7 +222,7 @@ describe("clients", () => {
     await removing;
   });
 
-  test("an error response of an upstream or of the proxy sets no cookie", async () => {
+  test("a 5xx of an upstream, or an error response of the proxy itself, sets no cookie", async () => {
     await start(1);
     answer = () => ({ status: 500 });
     expect(await ask()).toMatchObject({ status: 500, cookies: [] });

@@ -108,7 +108,7 @@ test("the client's address comes from the connection and not from header fields"
 });
 
 test.each(["global", "service"])(
-  "the option `fetch` can be the global function, or that of a service binding: %s",
+  "the option `fetch` can be the global `fetch`, or call the `fetch` of a service binding: %s",
   async (way) => {
     const client = await send(request("GET", `/${way}`));
     expect((await client.read()).status).toBe(200);
@@ -275,7 +275,7 @@ describe("options that Workers do not support", () => {
     expect(() => createProxy({ target, ...options })).toThrow(message);
   });
 
-  test("connectTimeout, and unsupported options with their default values, are accepted", () => {
+  test("connectTimeout, and unsupported options that are undefined or have their default value, are accepted", () => {
     const left = { keepAlive: undefined } as object;
     expect(createTransport({ connectTimeout: 5, ...left }).name).toBe("workerd");
     expect(() => createTransport({ connectTimeout: -1 })).toThrow("bad option `connectTimeout`");

@@ -112,7 +112,7 @@ test.each(uploads.flatMap((upload) => [["RST", ...upload] as const, ["FIN", ...u
     await until(() => call.body.length > 0, "a part of the upload");
     client.leave(how);
     await within(call.link.closed, "the end of the upstream's connection");
-    // The exceptions arrive in order: those of the upload would come before this one.
+    // The exceptions arrive in order: those of the upload would come before the exception of /control.
     const control = await connect(port);
     control.send(request("GET", "/control"));
     await control.read();

@@ -225,7 +225,7 @@ describe("responses made by a class that", () => {
   ];
 
   test.each(Object.entries(classes))(
-    "%s makes a response with each header field",
+    "%s have each header field",
     async (_, [Class, keepsLines]) => {
       globalThis.Response = Class;
       expect(toFields(fields.flat(), true) instanceof Headers).toBe(!keepsLines);

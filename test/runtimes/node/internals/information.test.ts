@@ -31,7 +31,7 @@ const BARE = "HTTP/1.1 103 Early Hints\r\nX-C: 1\r\n\r\n";
 const BAD = "HTTP/1.1 103 Early Hints\r\nLink: no link at all\r\n\r\n";
 const OTHERS = "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 110 Unknown\r\n\r\n";
 
-/** The status and the fields of each interim response that the client gets. */
+/** Makes the upstream send `interim` before a 200. Returns the status and the fields of each interim response received. */
 async function ask(interim: string): Promise<unknown[]> {
   const { nodeHandler } = createProxy({ target: upstream.url });
   const client = await apps.connect(await apps.serve("node", nodeHandler));

@@ -58,7 +58,7 @@ describe("the property of srvx's request that holds Node's request and response"
     node: { req: node?.req, res: node?.res, bodyLimit: node?.maxRequestBodySize },
   });
 
-  test("the server's body limit still holds if srvx gives it another name", async () => {
+  test("the server's body limit still holds if srvx renames the limit", async () => {
     const proxy = create();
     const port = await apps.serve("srvx", {
       maxRequestBodySize: 1000,

@@ -58,7 +58,7 @@ test("chunks count as seen by other code if Node has renamed the property `parse
   expect(await listen((req) => hideOnSocket(req, "parser"))).toEqual(new Set([false]));
 });
 
-test("a socket's handle that is not native, or that Node has renamed, counts as wrapped", async () => {
+test("a socket counts as wrapped if a method of its handle is missing or not native, or if it has no `_handle`", async () => {
   const seen: boolean[] = [];
   const port = await apps.serve("node", (req, res) => {
     const { _handle: handle } = req.socket as unknown as {
@@ -98,7 +98,7 @@ test.each([
     true,
   ],
 ] as [string, (socket: Socket) => unknown, boolean][])(
-  "detects whether other code sees the chunks that a socket reads: %s",
+  "`watchReads` detects whether other code sees the chunks that a socket reads: %s",
   async (_, addOther, isSeen) => {
     for (const order of ["before", "after"]) {
       const socket = new Socket();

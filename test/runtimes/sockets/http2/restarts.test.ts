@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).toReversed()) await close();
 });
 
-/** An HTTP/2 server that keeps the bodies of each request. */
+/** An HTTP/2 server that keeps the body of each request, and all bodies of a request that arrives more than once. */
 class Graceful {
   /** The complete bodies, by the name of the request. */
   readonly received: Map<string, Buffer[]> = new Map();
@@ -123,7 +123,7 @@ describe.each(runtimes)("%s", (runtime) => {
     expect(dataOf(last).equals(body)).toBe(true);
   });
 
-  test("graceful restarts fail no upload of which the proxy has read at most 128 KiB, and none arrives twice", async () => {
+  test("during graceful restarts, each upload of which the proxy has read at most 128 KiB arrives exactly once", async () => {
     const upstream = new Graceful();
     await upstream.start();
     closing.push(() => upstream.stop());

@@ -75,7 +75,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     const ALPNCallback = (offer: object): string => (offers.push(offer), "h2");
     const server = createSecureServer({ ...certificate, ALPNCallback }, version as never);
     expect(await ask(`https://localhost:${await open(server)}`)).toBe("200 2.0");
-    // OpenSSL calls the listener twice if it has asked for another key share (RFC 8446 §4.1.4).
+    // `ALPNCallback` runs twice if the server has asked for another key share (RFC 8446 §4.1.4).
     const offer = { servername: "localhost", protocols: ["h2", "http/1.1"] };
     expect(offers).toEqual(offers.map(() => offer));
     expect(offers).not.toEqual([]);

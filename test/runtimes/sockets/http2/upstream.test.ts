@@ -683,7 +683,7 @@ describe("connections", () => {
     await until(() => upstream.connections[0]?.resets.length === 1, "the stream to be reset");
   });
 
-  test("a stream ends with END_STREAM although its response is complete, and the app has not read it", async () => {
+  test("a stream whose response is complete, but not read by the app, is not reset before its END_STREAM", async () => {
     const [upstream, url] = await raw();
     // The last of these chunks fills the buffer of the response body, which pauses the stream.
     const chunks = [16_000, 16_000, 16_000, 16_000, 2000].map((length) => Buffer.alloc(length));

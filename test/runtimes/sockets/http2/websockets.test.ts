@@ -173,7 +173,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
   afterEach(() => void upstream.connects.splice(0));
 
-  test("an upstream that announces WebSockets gets those of HTTP/1.1 clients on the connection of requests", async () => {
+  test("WebSockets of HTTP/1.1 clients share a connection with requests if the upstream announces WebSockets", async () => {
     const url = `ws://127.0.0.1:${ports.own}`;
     expect(await (await fetch(url.replace("ws", "http"))).text()).toBe("page");
     const socket = await open(`${url}/a?b=%2F`, "one", "two");
