@@ -47,7 +47,7 @@ proxy.destroy();
 
 const options: Readonly<Record<string, string>> = {
   "": "",
-  ", also if its end is reported": "onRequestEnd() {}",
+  ", also with `onRequestEnd`": "onRequestEnd() {}",
 };
 const cases = Object.entries(EVALUATE).flatMap(([tool, args]) =>
   Object.entries(options).map(([name, more]) => [tool, name, args, more] as const),

@@ -61,7 +61,7 @@ test("an upstream on a Unix socket gets the request path unchanged", async () =>
   }
 });
 
-test("with `...proxy` in its options, Bun.serve accepts bodies of any size, and the client's address is forwarded", async () => {
+test("with `...proxy` in its options, Bun.serve accepts bodies of any size and the client's address is forwarded", async () => {
   upstream.script = async (call) => {
     await call.done;
     call.reply(200, [], `${call.get("x-forwarded-for")} ${call.length}`);
@@ -74,7 +74,7 @@ test("with `...proxy` in its options, Bun.serve accepts bodies of any size, and 
   expect(await client.read()).toMatchObject({ status: 200, text: `127.0.0.1 ${size}` });
 });
 
-test("the server's idle timeout does not end an exchange, and Bun's default applies afterwards", async () => {
+test("the server's idle timeout does not end an exchange, and Bun's default idle timeout applies afterwards", async () => {
   const past = 6000;
   upstream.script = async (call) => {
     if (call.target === "/late") await pause(past);

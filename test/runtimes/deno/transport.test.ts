@@ -116,7 +116,7 @@ const posts: Record<string, (id: string) => Uint8Array> = {
 };
 
 test.each(Object.entries(posts))(
-  "a POST %s is never sent twice, whenever the upstream closes its connection",
+  "a POST %s is never sent twice, no matter when the upstream closes the connection",
   async (_, post) => {
     // The upstream receives each request completely. It answers most of the requests that are the first on their connection.
     // Instead of answering any other request, it closes or resets the connection.

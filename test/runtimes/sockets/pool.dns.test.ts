@@ -337,7 +337,7 @@ describe("host names of upstreams", () => {
   });
 
   test.each([undefined, false, { ttl: 0 }] as const)(
-    "the operating system looks up names with dns: %j",
+    "with `dns: %j`, the operating system looks up names",
     async (given) => {
       const proxy = pooled(given === undefined ? {} : { dns: given }, `http://localhost:${port}`);
       expect(await ask(proxy)).toBe(`200 ${A}`);

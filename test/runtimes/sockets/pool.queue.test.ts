@@ -82,7 +82,7 @@ test("a request that waits longer than queueTimeout is never sent", async () => 
 });
 
 describe("many clients over a few connections", () => {
-  test("4096 requests over 50 connections are sent in order, on never more than 50 connections", async () => {
+  test("4096 requests are sent in order, over at most 50 connections", async () => {
     let running = 0;
     let most = 0;
     upstream.script = () => {};

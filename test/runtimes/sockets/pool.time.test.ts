@@ -36,7 +36,7 @@ describe("timeout", () => {
     expect(statsOf(proxy)).toMatchObject({ timedOut: 0 });
   });
 
-  test("an idle connection is not closed by timeout", async () => {
+  test("the option `timeout` does not close an idle connection", async () => {
     const proxy = pooled({ timeout: 300, freeSocketTimeout: 60_000 });
     await ask(proxy);
     await pause(800);

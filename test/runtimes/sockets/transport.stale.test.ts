@@ -82,7 +82,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
   );
 
   test(
-    "no POST fails when the upstream closes idle connections after its announced time",
+    "no POST fails when the upstream closes idle connections at the time that its Keep-Alive hint announces",
     async () => {
       const timers = new Set<NodeJS.Timeout>();
       upstream.script = async (call) => {

@@ -134,7 +134,7 @@ describe("several upstreams", () => {
     expect(seen).toHaveLength(20);
   });
 
-  test("an upload of any length moves unchanged from an upstream that refuses the connection to another upstream", async () => {
+  test("an upload of any length reaches another upstream unchanged if the first upstream refuses the connection", async () => {
     let sent = 0;
     const chunks = Array.from({ length: 40 }, (_, n) => new Uint8Array(100_000).fill(n));
     const received: Buffer[] = [];

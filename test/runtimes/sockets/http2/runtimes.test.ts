@@ -150,7 +150,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     expect(await ask(`http://127.0.0.1:${await open(server)}`, body)).toBe(`200 ${body}`);
   });
 
-  test("a client's next request does not wait for the END_STREAM of a response that has its whole Content-Length", async () => {
+  test("a client's next request does not wait for END_STREAM of a response that has reached its Content-Length", async () => {
     const [upstream, url] = await raw();
     upstream.script = (connection, id) => {
       const [first, second] = ["who", "le"].map((text) => frame(DATA, 0, id, Buffer.from(text)));

@@ -584,7 +584,7 @@ describe("connections", () => {
     },
   );
 
-  test("a request with a short `connectTimeout` gets 504 in time although another has a long `connectTimeout`", async () => {
+  test("a request with a short `connectTimeout` gets 504 in time although another request waits longer", async () => {
     const [upstream, url] = await raw();
     upstream.settings = undefined;
     const target = { url, http2: true };
@@ -861,7 +861,7 @@ describe("responses whose head and body arrive in one read", () => {
     );
   });
 
-  test("a response that has its whole Content-Length is written in one call although END_STREAM is late", async () => {
+  test("a response whose body has reached its Content-Length is written in one call although END_STREAM is late", async () => {
     const writes = await writesOf((connection, id) => {
       const head = responseHead(id, false, field("content-length", "5"));
       connection.send(head, frame(DATA, 0, id, Buffer.from("small")));
