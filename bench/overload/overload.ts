@@ -20,18 +20,18 @@ interface Mode {
 }
 const MODES: readonly Mode[] = [
   { name: "new", clients: 0 },
-  { name: "kept", clients: 8000 },
+  { name: "kept", clients: 4000 },
 ];
 /** Multiples of the rate that was best before the rounds; the rounds may show a better one. */
-const LOADS = [1, 2, 3, 4];
+const LOADS = [1, 2, 3];
 /** The share of one core that Fetchway and Go get, and that the cheaper proxies get. */
-const SHARE = 0.4;
-const CHEAP_SHARE = 0.15;
+const SHARE = 0.2;
+const CHEAP_SHARE = 0.06;
 /** Requests per second, and seconds, in which V8 compiles and nothing limits the proxy. */
 const WARM_UP = 4000;
 const WARM_UP_TIME = 8;
 /** The first rate with the share, in requests per second, and the factor to the next rate. */
-const FIRST_RATE = 1800;
+const FIRST_RATE = 900;
 const STEP = 1.2;
 /** The seconds of load before each measurement. */
 const LEAD = 3;

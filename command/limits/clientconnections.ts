@@ -70,7 +70,7 @@ export interface ClientStats {
   readonly refused: number;
   /** Idle connections that were closed at a limit, or in an overload. */
   readonly evicted: number;
-  /** The number of overloaded processes, which refuse clients now and then. */
+  /** The number of overloaded processes. Each of them refuses new clients again and again, for some milliseconds. */
   readonly overloaded: number;
   /** Requests that were ended because no more of their bodies arrived (`bodyTimeout`). */
   readonly slowBodies: number;

@@ -50,7 +50,7 @@ const INTERVAL = 50;
 const QUIET = 60_000;
 
 export class Overload {
-  /** Whether clients are refused now and then. */
+  /** Whether clients are refused again and again, for some milliseconds. */
   isActive = false;
   readonly #host: string;
   readonly #port: number;

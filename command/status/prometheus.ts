@@ -202,7 +202,7 @@ function renderClients({ clients }: Snapshot): string[] {
     renderFamily(
       "fetchway_overloaded_processes",
       "gauge",
-      "Processes that refuse new clients now and then, because they are overloaded.",
+      "Overloaded processes, which refuse some of the new clients.",
       [[{}, clients.overloaded]],
     ),
     renderFamily(

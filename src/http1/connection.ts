@@ -116,7 +116,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
-  /** Whether the last chunk in `#read` may keep the memory of `#read`, if that memory holds no other bytes. */
+  /** Whether the last chunk in `#read` may be passed on without a copy. `#toOwned` also checks that its memory holds no other bytes. */
   #mayKeep = false;
 
   constructor(
@@ -228,7 +228,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
 
   /**
    * Parses the bytes that the socket has read.
-   * @param mayKeep whether a chunk may keep the memory of the read, if that memory holds no other bytes
+   * @param mayKeep whether a chunk may be passed on without a copy, if the memory of the read holds no other bytes
    */
   onData(read: Uint8Array, mayKeep = true): void {
     this.#hasReceived = true;

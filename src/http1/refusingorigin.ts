@@ -45,7 +45,7 @@ export class RefusingOrigin {
   }
 
   /**
-   * Opens a connection, unless an attempt that begins after this call is refused.
+   * Opens a connection. Fails if the next attempt at the origin, which may belong to another request, is refused.
    * @param connect makes an attempt for the connection
    * @param onCancel sets the callback for a connection that is no longer wanted; `connect` may replace the callback
    */

@@ -27,7 +27,7 @@ export function checkPoolOptions(options: PoolOptions): void {
 export const explainWherePooled: Explain = (name, value) =>
   explainOtherLibrary(name) ?? explainConnections(name, value);
 
-/** Explains names that concern connections: names of agents, and names of pool options. */
+/** Explains names that concern connections: `pool` itself, options of other libraries that take an agent, and pool options. */
 function explainConnections(name: string, value: unknown): string | undefined {
   if (name === "pool")
     return "it is an option of createProxy; pass `transport: createTransport(…)`, made once";

@@ -81,7 +81,7 @@ describe("the message about a config file that cannot be read has the reason:", 
     }
   });
 
-  test("a symbolic link that leads nowhere, or a folder", async () => {
+  test("a folder, or a symbolic link that leads nowhere", async () => {
     const path = join(folder, "dangling.mjs");
     symlinkSync("nowhere.mjs", path);
     expect(await read(path)).toEqual([

@@ -158,7 +158,7 @@ test.each([
   }
 });
 
-test("a route's cookie gets its own name and secret only if the config sets none", () => {
+test("a cookie gets a generated name only if the config sets no name, and the generated secret only if the config sets none", () => {
   const cookie = { name: "route", secret: "x".repeat(32) };
   const settings = toSettings(
     {

@@ -28,7 +28,10 @@ function idsOf({ test }: GroupedRow, marks: Marks): string[] {
   return toUnique(marks.filter(({ title }) => title === test).map(({ id }) => id));
 }
 
-/** @throws if a row has no requirement, or requirements of different levels and no `rule` that chooses one of them */
+/**
+ * @throws if an advisory row has no advisory, or if another row has no requirement (but `practice` needs none), or has
+ * requirements of different levels and no `rule` that chooses one of these requirements
+ */
 function toRule(row: GroupedRow, markers: Marks, advisories: Marks): Rule {
   if (row.group === ADVISED) {
     const source = idsOf(row, advisories).join(", ");

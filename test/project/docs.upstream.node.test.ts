@@ -118,7 +118,7 @@ describe("@hono/node-server, with the patch", () => {
     return readAnswer(await apps.listen(server));
   }
 
-  test("each value of an array of pairs is sent as a separate line, as today with a record of arrays", async () => {
+  test("header fields in an array of pairs are sent as separate lines, as those in a record of arrays are", async () => {
     const entry = "dist/index.mjs";
     const library = "@hono/node-server";
     const published = await importCopy<NodeServer>(library, entry);

@@ -217,7 +217,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     expect(await front.ask("/held")).toBe("0");
   });
 
-  test("during restarts under load, each GET is answered, and no POST arrives twice", async () => {
+  test("while the upstream restarts under load, each GET is answered, and no POST arrives twice", async () => {
     const upstream = await startUpstream();
     const front = await start({ target: `http://127.0.0.1:${upstream.address}`, wait: 15_000 });
     const wrong: string[] = [];

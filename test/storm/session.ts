@@ -184,7 +184,7 @@ async function readBody(
   }
 }
 
-/** Whether a body that ends with the connection is truncated, because the connection was reset. */
+/** Whether a reset has truncated a body that only the end of the connection delimits. */
 function isReset({ socket }: Client, head: ResponseHead, method: string): boolean {
   const isBodyless = method === "HEAD" || head.status === 204 || head.status === 304;
   const isFramed = head.get("content-length") ?? head.get("transfer-encoding");

@@ -6,7 +6,7 @@ import { until, within } from "../helpers/wait.ts";
 import { chunk, request, type Header } from "../helpers/wire.ts";
 
 /**
- * Requests a response with these bytes twice on one connection. A plain request follows each response, and would fail if the
+ * Sends two requests on one connection, and answers each with these bytes. A plain request follows each, and would fail if the
  * response had a byte too many or too few.
  */
 async function expectInStep(

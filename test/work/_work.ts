@@ -118,8 +118,8 @@ export const postInPieces: Ask = async (client, upstream) => {
 type Mode = "paths" | "way" | "counts" | "system" | "heap" | "old";
 
 /**
- * The flags of Node for each mode. `--no-opt` makes counts repeatable: optimized code allocates less, and the time of
- * optimization varies.
+ * The flags of Node for each mode. `--no-opt` makes the counts of system calls and of bytes repeatable: optimized
+ * code allocates less, and the time of optimization varies.
  */
 const FLAGS: Readonly<Record<Mode, readonly string[]>> = {
   paths: [],

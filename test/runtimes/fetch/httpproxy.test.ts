@@ -1,4 +1,4 @@
-/** Fetchway's own client ignores `HTTP_PROXY`, and the `fetch` of a runtime uses it, as docs/runtimes.md says. */
+/** Fetchway's own client ignores `HTTP_PROXY`, and the `fetch` of a runtime uses it (Node's only with `NODE_USE_ENV_PROXY=1`). */
 import { createServer } from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startProgram } from "../../helpers/program.ts";

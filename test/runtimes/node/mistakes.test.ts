@@ -83,14 +83,17 @@ describe("nodeHandler", () => {
 describe("names of functions and methods of http-proxy", () => {
   const both = Object.entries({ node: entry, undici: overUndici });
 
-  test.each(both)("%s: each function throws an error that names docs/coming-from.md", (_, { ...names }) => {
-    for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
-      expect(() => names[name]({ target })).toThrow(TypeError);
-      expect(() => names[name]({ target })).toThrow(
-        new RegExp(`no ${name}\\(\\): write createProxy\\(.*; see docs/coming-from\\.md$`),
-      );
-    }
-  });
+  test.each(both)(
+    "%s: each function throws an error that names docs/coming-from.md",
+    (_, { ...names }) => {
+      for (const name of ["createProxyServer", "createProxyMiddleware"] as const) {
+        expect(() => names[name]({ target })).toThrow(TypeError);
+        expect(() => names[name]({ target })).toThrow(
+          new RegExp(`no ${name}\\(\\): write createProxy\\(.*; see docs/coming-from\\.md$`),
+        );
+      }
+    },
+  );
 
   test.each(["web", "ws", "listen", "on", "once"])(
     "`%s` of a proxy throws, and is not enumerable",

@@ -77,7 +77,7 @@ function makeBytes(length: number, number: number): Buffer {
   return Buffer.from(Uint8Array.from({ length }, (_, i) => i * 7 + (i >> 8) + number));
 }
 
-test("many tunnels with slow readers on both sides carry only their own bytes", async () => {
+test("concurrent tunnels with slow readers on both sides carry only their own bytes", async () => {
   const COUNT = 4;
   upstream.script = (call) => {
     const { socket } = call.link.takeOver();

@@ -411,7 +411,7 @@ describe("the order of waiting requests", () => {
     expect(order).toEqual(["/busy", "/other", "/greedy"]);
   });
 
-  test("an address cannot fill the queue: its newest request gets 503 to make room for another address", async () => {
+  test("an address that fills the queue keeps no other out: its newest request gets 503 to make room for another address", async () => {
     upstream.script = () => {};
     const setup = setUp({ maxSockets: 1, maxQueued: 3 });
     const dial = await open(setup);

@@ -135,7 +135,7 @@ describe("the queue of several upstreams", () => {
     expect(queue.waiting).toEqual([0, 0]);
   });
 
-  test("an address cannot fill the queue: its newest request is refused to make room for another address", async () => {
+  test("an address that fills the queue keeps no other out: its newest request is refused to make room for another address", async () => {
     const queue = new Queue(1, { maxQueue: 2 });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
     askFrom("a");
@@ -307,7 +307,7 @@ test("an attempt stays in the queue when another attempt of the same request is 
   await proxy.close();
 });
 
-test("an additional attempt that gets no place costs the retry budget only one attempt", async () => {
+test("an additional attempt that gets no place, and the one made in its stead, together cost the retry budget one attempt", async () => {
   await using upstreams = await startUpstreams(1);
   const [url = ""] = upstreams.urls;
   let asked = 0;

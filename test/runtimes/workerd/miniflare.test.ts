@@ -108,7 +108,7 @@ interface Seen {
 describe.each(["service", "watched", "room/a", "callable", "app", "appWatched"])(
   "a Worker or an app as the target, at the path /%s",
   (way) => {
-    test("the target gets the request with its own authority in the URL and in Host", async () => {
+    test("the request has the target's authority in its URL and in Host", async () => {
       const answer = await get(`/${way}/echo?a%2Fb`, [["X-Own", "1"]]);
       expect(answer.status).toBe(200);
       const { url, fields } = JSON.parse(answer.text) as Seen;

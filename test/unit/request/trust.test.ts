@@ -109,7 +109,7 @@ describe("ranges", () => {
   });
 });
 
-describe("compared with the BlockList of node:net", () => {
+describe("compared with node:net", () => {
   const word = fc.oneof(
     fc.constantFrom(0, 1, 0x7fff, 0x8000, 0xffff),
     fc.integer({ min: 0, max: 0xffff }),

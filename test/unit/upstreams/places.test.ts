@@ -299,7 +299,7 @@ describe("requests that wait", () => {
     expectIdle(target);
   });
 
-  test("a request that waits for another upstream during a slow attempt leaves the queue when that attempt is answered", async () => {
+  test("a request whose first attempt is slow waits for another upstream, and leaves the queue when that attempt is answered", async () => {
     const gates = new Map<string, () => void>();
     const { target, ask } = setUp(
       async ({ method }, scope) => {

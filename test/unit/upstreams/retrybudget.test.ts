@@ -33,7 +33,7 @@ test.each([
   expect(drain(budget)).toBe(left);
 });
 
-test("the credit that requests add decays also at a steady rate of requests, with a time constant of ten seconds", () => {
+test("the credit that requests add decays with a time constant of ten seconds, even while requests keep arriving", () => {
   const { clock, budget } = setUp({ ratio: 0.1 });
   for (let i = 0; i < 10_000; i++) {
     clock.now++;
