@@ -33,8 +33,8 @@ const WARM_UP_TIME = 8;
 /** The first rate with the share, in requests per second, and the factor to the next rate. */
 const FIRST_RATE = 900;
 const STEP = 1.2;
-/** The seconds of load before each measurement. */
-const LEAD = 3;
+/** The seconds of load before each measurement, in which the proxy notices the overload. */
+const LEAD = 6;
 /** The time in µs within which a response counts. */
 const GOOD = 1_000_000;
 /** The ports are below those from which the system takes the ports of clients. */
