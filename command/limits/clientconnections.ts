@@ -361,7 +361,7 @@ export class ClientConnections {
       isTunnel: false,
       tunnels: 0,
       idleSince: 0,
-      isLeaving: false,
+      isLeaving: this.overload?.isActive === true,
     };
     if (isFull) {
       this.#countRefused(describeFull(this.#limits));
@@ -464,6 +464,7 @@ export class ClientConnections {
     this.running.set(res, connection);
     this.overload?.noteRequest();
     if (connection !== undefined) this.#beginRequest(connection);
+    if (connection?.isLeaving) closeAfter(res);
     res.once("close", () => {
       this.running.delete(res);
       if (connection !== undefined) this.#endRequest(connection);
