@@ -21,7 +21,13 @@ export class Share {
     // Other programs of the machine get little CPU time beside the group.
     const [file, weight] = this.#isOld ? ["cpu.shares", "200000"] : ["cpu.weight", "10000"];
     writeFileSync(join(this.#folder, file), weight);
-    process.on("exit", () => rmdirSync(this.#folder));
+    process.on("exit", () => {
+      try {
+        rmdirSync(this.#folder);
+      } catch {
+        // A process of the group has not ended yet.
+      }
+    });
   }
 
   /** Adds a process and its children. */
