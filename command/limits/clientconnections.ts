@@ -6,9 +6,10 @@ import type {
   ServerHttp2Session,
   ServerHttp2Stream,
 } from "node:http2";
-import { Server as NetServer, type Server, type Socket } from "node:net";
+import type { Server as NetServer, Server, Socket } from "node:net";
 import { endWhenLost } from "#fetchway/node";
 import { unmapAddress } from "#fetchway/requests";
+import { closeListeners } from "../serve/listeners.ts";
 import type { Overload } from "./overload.ts";
 
 export interface ClientConnection {
@@ -248,7 +249,7 @@ export class ClientConnections {
     this.overload?.stop();
     await new Promise(setImmediate);
     await new Promise(setImmediate);
-    for (const listener of this.listeners) NetServer.prototype.close.call(listener);
+    closeListeners(this.listeners);
     this.#announceStop();
   }
 

@@ -10,9 +10,9 @@ import { createServer, Server as NetServer, type Server, type ServerOpts } from 
 import process from "node:process";
 
 /**
- * The number of new connections that the system queues until this process accepts them. Linux limits it to its
- * `net.core.somaxconn`, by default 4096. The queue of Node's own default length, 511, overflows when thousands of clients
- * connect at the same time.
+ * The number of new connections that the system queues until this process accepts them. Linux limits it to
+ * `net.core.somaxconn`, which is 4096 by default. Node's own default, 511, is too low: when thousands of clients connect at the
+ * same time, the queue overflows.
  */
 export const BACKLOG = 4096;
 /** Milliseconds between two attempts to claim a name, or to listen again. */

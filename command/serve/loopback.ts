@@ -27,7 +27,8 @@ function isMissing(error: unknown): boolean {
  * by the loopback interface.
  */
 export function nearOrigin(origin: string): string {
-  return origin.replace("//0.0.0.0", `//${LOOPBACK}`).replace("//[::]", "//[::1]");
+  const [ipv4, ipv6] = [nearHost("0.0.0.0"), nearHost("::")];
+  return origin.replace("//0.0.0.0", `//${ipv4}`).replace("//[::]", `//[${ipv6}]`);
 }
 
 /** Returns the address at which this process reaches its own server, given the address on which the server listens. */
