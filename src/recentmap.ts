@@ -1,7 +1,7 @@
 /**
  * A map that keeps the most recently used keys. It has two generations: when the younger generation is full, it becomes
- * the older one, and the previous older generation is dropped. A key that is found in the older generation is added to
- * the younger one. Reading a recent key costs one lookup in a `Map`, and allocates nothing. If each used key were moved to
+ * the older one, and the generation that was older until then is dropped. A key that is found in the older generation is added
+ * to the younger one. Reading a recent key costs one lookup in a `Map`, and allocates nothing. If each used key were moved to
  * the end of a single `Map`, that `Map` would often be rebuilt.
  */
 export class RecentMap<Key, Value extends {}> {

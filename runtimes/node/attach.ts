@@ -129,7 +129,7 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // This line is reached only without `shouldUpgradeCallback`. With it, Node handles such an upgrade as an ordinary request.
+    // On a Node with `shouldUpgradeCallback`, Node itself handles such an upgrade as an ordinary request.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));

@@ -60,7 +60,7 @@ export function writeInformation(res: Informing, status: number, headers: Header
   try {
     res.writeEarlyHints(hints);
   } catch {
-    // Node does not accept the `Link`: leave the response out. The final response usually has the field as well.
+    // Node rejects this `Link`. Leave out the interim response: the final response usually has the same field.
   }
 }
 
