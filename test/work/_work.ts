@@ -129,7 +129,13 @@ const FLAGS: Readonly<Record<Mode, readonly string[]>> = {
   system: ["--single-threaded", "--no-opt"],
   // A garbage collection during the measurement would hide allocated bytes, so the young generation is made large.
   heap: ["--expose-gc", "--no-opt", "--min-semi-space-size=64", "--max-semi-space-size=64"],
-  old: ["--no-opt", "--min-semi-space-size=1", "--max-semi-space-size=1"],
+  // A full collection during the measurement would hide bytes: the old generation is large enough to need none.
+  old: [
+    "--no-opt",
+    "--min-semi-space-size=1",
+    "--max-semi-space-size=1",
+    "--initial-old-space-size=256",
+  ],
 };
 
 /** The number of requests before a measurement, so that it does not include work that is done only once. */
