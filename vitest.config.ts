@@ -120,6 +120,8 @@ const config: ViteUserConfig = defineConfig({
     },
     testTimeout: 90_000,
     hookTimeout: 90_000,
+    // Only a test that hangs reaches it, as with `patience` in test/helpers/wait.ts.
+    expect: { poll: { timeout: 30_000 } },
   },
 });
 

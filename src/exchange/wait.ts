@@ -46,6 +46,9 @@ const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
   "unresolved",
   "unprocessed",
 ]);
+
+/** The outcomes of requests that failed before they had a connection. */
+const UNCONNECTED: ReadonlySet<Outcome> = new Set<Outcome>(["refused", "unresolved", "unsent"]);
 /** The number of upstreams that are remembered as having answered, at least: a `RecentMap` keeps up to twice as many. */
 const MAX_ANSWERED = 1_000;
 
@@ -148,8 +151,7 @@ class Gate {
   }
 
   /**
-   * Called when a request has got a response, or has finally failed without a refused or broken connection: the upstream is
-   * back.
+   * Called when a request has got a response, or has finally failed on a connection that did not break: the upstream is back.
    */
   answered(): void {
     this.#running--;
@@ -355,8 +357,13 @@ export class HeldRequests {
         const again = this.#nextAttempt(request, scope, key, thrown, left);
         const isRefused = again?.left === left;
         if (isRefused || isBroken(thrown)) gate?.refused();
-        else if (again !== undefined || scope.error !== undefined) gate?.left();
-        else gate?.answered();
+        else if (
+          again !== undefined ||
+          scope.error !== undefined ||
+          UNCONNECTED.has(outcomeOf(thrown))
+        ) {
+          gate?.left();
+        } else gate?.answered();
         if (again === undefined) throw thrown;
         isMovable &&= UNPROCESSED.has(outcomeOf(thrown)) && isUntouched(body);
         // Only a refusal makes other requests wait. A connection may break because of the request on it.

@@ -180,7 +180,7 @@ export class Balancer implements Upstreams, Group {
     if (resolve !== false) {
       this.#names = new HostNames(resolve === true ? {} : resolve, (name, added, removed) => {
         this.#changeTogether(() => {
-          for (const each of added) this.#put(each, name.weight, name.wasResolved);
+          for (const each of added) this.#put(each, name.weight, name.startsSlowly);
           for (const each of removed) void this.#drain(this.#find(each));
         });
       });
@@ -248,7 +248,7 @@ export class Balancer implements Upstreams, Group {
     }
     checkFits(target, this.anyTarget ?? target);
     if (this.#names !== undefined && hasHostName(target)) {
-      this.#names.add(new HostName(target, weight));
+      this.#names.add(new HostName(target, weight, this.#isInUse));
     } else this.#put(target, weight, this.#isInUse);
   }
 

@@ -25,11 +25,12 @@ export class HostName {
   weight: number;
   /** The upstreams of the name, by address. */
   readonly upstreams: Map<string, TargetOptions> = new Map();
-  /** Whether a lookup has ended, successfully or not. */
-  wasResolved = false;
+  /** Whether a new upstream of the name gets its share of the requests gradually, because others are in use. */
+  startsSlowly: boolean;
   timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(target: TargetAddress, weight: number) {
+  constructor(target: TargetAddress, weight: number, startsSlowly: boolean) {
+    this.startsSlowly = startsSlowly;
     this.target = target;
     this.name = parseTarget(target).origin;
     this.weight = weight;
@@ -128,7 +129,7 @@ export class HostNames {
     }
     if (session !== this.#session || !this.all.includes(name)) return;
     if (addresses.length > 0) this.#take(name, addresses);
-    name.wasResolved = true;
+    name.startsSlowly = true;
     const hasNone = name.upstreams.size === 0;
     name.timer = startBackgroundTimer(
       () => void this.#look(name),

@@ -179,7 +179,7 @@ test.runIf(endsBrokenSessions)(
     await expectService();
     // The command may take a moment to notice that the last connections are closed.
     let left = await countSessions();
-    for (let tries = 0; tries < 5 && left > before + 5; tries++) {
+    for (let tries = 0; tries < 20 && left > before + 5; tries++) {
       await pause(300);
       left = await countSessions();
     }

@@ -61,6 +61,6 @@ test("pipelined requests no longer count as running once their client has discon
   expect(connections.running.size).toBe(3);
   client.destroy();
   await until(() => connections.all.size === 0, "the end");
-  await until(() => connections.running.size === 0, "the end of the requests", 2_000);
+  await until(() => connections.running.size === 0, "the end of the requests");
   server.close();
 });

@@ -107,7 +107,7 @@ describe("the command with a target", () => {
       if (req.url !== "/never") setTimeout(() => res.end(String(now--)), 20);
     };
     const { origin } = await listening(
-      `${upstream.url} --body-limit=1k --timeout=1000 --connect-timeout=1000 --idle-timeout=1000 \
+      `${upstream.url} --body-limit=1k --timeout=3000 --connect-timeout=3000 --idle-timeout=3000 \
        --max-sockets=1 --max-free-sockets=0 --free-socket-timeout=1000`,
     );
     const post = (size: number): Promise<Response> =>

@@ -15,7 +15,7 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { Command } from "./_command.ts";
 import { holdIdle } from "../idle/_holdidle.ts";
 import { listen } from "../helpers/serve.ts";
-import { pause, until, within } from "../helpers/wait.ts";
+import { patience, pause, until, within } from "../helpers/wait.ts";
 import { choosesUpgrades } from "../hosts/_node.ts";
 
 const CHUNK = Buffer.alloc(65_536, "x");
@@ -137,6 +137,8 @@ class Raw {
       if (this.socket.destroyed) return;
       this.socket.write(byte);
       await pause(wait);
+      // Read an answer that has arrived: the next write may fail, and Node would then drop the answer.
+      await new Promise(setImmediate);
     }
   }
 
@@ -407,7 +409,8 @@ describe("at the limits for connections", () => {
     await until(() => idle.some(({ socket }) => socket.destroyed), "the end of one");
     expect(idle.map(({ socket }) => socket.destroyed)).toEqual(idle.map((_, n) => n === 0));
     for (const { socket } of idle) socket.destroy();
-    await expect.poll(metrics).toMatch(/^fetchway_client_connections 0$/m);
+    const limit = { timeout: patience };
+    await expect.poll(metrics, limit).toMatch(/^fetchway_client_connections 0$/m);
   });
 
   test("busy connections stay open at either limit, new ones are refused, and stderr says so", async () => {

@@ -73,12 +73,17 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
   });
 
   test("a response that breaks off causes one line of the log, without a stack trace", async () => {
+    let breakOff = (): void => {};
     upstream.handler = (_, res) => {
       res.writeHead(200, { "content-length": "10" });
-      res.write("part", () => setTimeout(() => res.destroy(), 20));
+      res.write("part");
+      breakOff = () => void res.destroy();
     };
     const origin = await start(`${upstream.url} --log pretty`);
-    await expect(fetch(origin).then((response) => response.text())).rejects.toThrow();
+    const body = (await fetch(origin)).body?.getReader();
+    await body?.read();
+    breakOff();
+    await expect(body?.read()).rejects.toThrow();
     await until(() => /cut after/.test(proxy?.stderr ?? ""), "the line of the failure");
     proxy?.child.kill("SIGTERM");
     await until(() => proxy?.exited === true, "the exit");

@@ -9,6 +9,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { countListeners } from "../../command/limits/clientlimits.ts";
 import { canSharePort, claimPort, listenAlso } from "../../command/serve/listeners.ts";
 import { command, upstream } from "./_command.ts";
+import { findPort } from "../helpers/serve.ts";
 import { pause, until, within } from "../helpers/wait.ts";
 
 const open: Server[] = [];
@@ -22,14 +23,6 @@ async function start(server: Server, options: object = {}): Promise<number> {
   open.push(server);
   await once(server, "listening");
   return (server.address() as { port: number }).port;
-}
-
-/** Returns a port that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await start(server);
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** Blocks the event loop while clients connect, and counts the turns until the server has accepted all of them. */
@@ -80,7 +73,7 @@ describe.runIf(canSharePort)("on Linux", () => {
     const port = await start(server, { reusePort: true });
     await expect(claimPort(port, "127.0.0.1")).rejects.toMatchObject({ code: "EADDRINUSE" });
     await expect(claimPort(port, "0.0.0.0")).rejects.toMatchObject({ code: "EADDRINUSE" });
-    const free = await freePort();
+    const free = await findPort();
     const giveUp = await claimPort(free, "127.0.0.1");
     let isClaimed = false;
     const claimLater = async (): Promise<void> => {
@@ -96,13 +89,17 @@ describe.runIf(canSharePort)("on Linux", () => {
   });
 
   test("the command has several listening sockets, and closes all when it stops", async () => {
-    upstream.handler = async (req, res) => res.end(await text(req));
+    let begun = 0;
+    upstream.handler = async (req, res) => {
+      begun++;
+      res.end(await text(req));
+    };
     const proxy = command(`${upstream.url} --port 0`);
     const port = Number(new URL(await proxy.origin()).port);
     expect(countListening(port)).toBe(countListeners());
     const client = connect(port, "127.0.0.1").on("error", () => {});
     client.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na");
-    await until(() => client.bytesWritten > 0, "a running request");
+    await until(() => begun > 0, "a running request");
     await fetch(`http://127.0.0.1:${port}/`).then((response) => response.text());
     proxy.child.kill("SIGTERM");
     await until(() => countListening(port) === 0, "the end of all");
@@ -113,7 +110,7 @@ describe.runIf(canSharePort)("on Linux", () => {
 
   test("of two commands that start on one port at the same time, one is refused", async () => {
     for (let round = 0; round < 3; round++) {
-      const port = await freePort();
+      const port = await findPort();
       const both = [0, 1].map(() => command(`${upstream.url} --port ${port}`));
       const [code] = await Promise.race(both.map(async (each) => [await each.exit]));
       expect(code).toBe(2);

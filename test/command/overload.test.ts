@@ -104,7 +104,8 @@ test.runIf(canSharePort)(
     await until(() => idle.received.endsWith("answered"), "the response");
 
     await overload(proxy, port);
-    expect(await readMetric(status, OVERLOADED)).toBe(1);
+    const limit = { timeout: patience };
+    await expect.poll(async () => readMetric(status, OVERLOADED), limit).toBe(1);
     expect((await fetch(`${status}/healthz`)).status).toBe(200);
     expect((await fetch(`${status}/readyz`)).status).toBe(200);
     await until(() => idle.isClosed, "the end of the idle connection");
@@ -115,7 +116,6 @@ test.runIf(canSharePort)(
     ]);
 
     isBusy = false;
-    const limit = { timeout: patience };
     await expect.poll(async () => readMetric(status, OVERLOADED), limit).toBe(0);
     expect(await ask(port)).toContain("answered");
     expect(events.isClosed).toBe(false);

@@ -15,7 +15,7 @@ const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 const own = await makeCertificate();
 const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
 const LIMITS =
-  "--headers-timeout 400 --body-timeout 400 --max-header-size 2000 --max-headers-count 20";
+  "--headers-timeout 2000 --body-timeout 2000 --max-header-size 2000 --max-headers-count 20";
 
 interface Running {
   command: Command;
@@ -93,7 +93,7 @@ const cases: [text: string, method: string, path: string, status: number, cause:
   ],
   [
     "GET /trickle HTTP/1.1\r\nHost: a\r\nX",
-    ...(["-", "-", 408, /^no complete header section within 400 ms$/] as const),
+    ...(["-", "-", 408, /^no complete header section within 2000 ms$/] as const),
   ],
   [
     `POST /chunk HTTP/1.1\r\n${chunked}\r\nZZ\r\n`,
@@ -101,11 +101,11 @@ const cases: [text: string, method: string, path: string, status: number, cause:
   ],
   [
     "POST /stops HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
-    ...(["POST", "/stops", 408, /^the body stopped for 400 ms$/] as const),
+    ...(["POST", "/stops", 408, /^the body stopped for 2000 ms$/] as const),
   ],
 ];
 
-test.each(["plain", "secure"] as const)(
+test.concurrent.each(["plain", "secure"] as const)(
   "%s: each of the server's own answers has a line in the log, and is counted by its status",
   async (name) => {
     const running = name === "plain" ? plain : secure;
@@ -157,7 +157,7 @@ test.each([
     await until(() => linesOf(running, "/stops2").length > 0, "the line of /stops2");
     expect(linesOf(running, "/large2")).toMatchObject([{ method: "GET", status: 431 }]);
     expect(linesOf(running, "/stops2")).toMatchObject([
-      { method: "POST", status: 408, cause: "the body stopped for 400 ms" },
+      { method: "POST", status: 408, cause: "the body stopped for 2000 ms" },
     ]);
     session.destroy();
   },

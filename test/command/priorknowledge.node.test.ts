@@ -110,7 +110,7 @@ describe("a connection that begins with the preface speaks HTTP/2", () => {
   });
 
   test("and `headersTimeout` of the HTTP/1.1 server does not end it", async () => {
-    await start(1000);
+    await start(2000);
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     expect(await text(session.request({ ":path": "/first" }))).toBe("GET /first");
     await until(() => errors.includes("ERR_HTTP_REQUEST_TIMEOUT"), "the timeout");
@@ -178,7 +178,7 @@ test("a preface after an HTTP/1.1 request ends the connection", async () => {
 
 test("an incomplete preface gets 408 after `headersTimeout`", async () => {
   // Bytes that arrive after the 408 would reset the connection, and the client could lose the 408.
-  await start(1000);
+  await start(2000);
   const parts = Array.from(PREFACE, (_, at) => PREFACE.slice(0, at));
   const answers = await Promise.all(parts.map((part) => answerTo(part)));
   for (const [at, answer] of answers.entries()) {

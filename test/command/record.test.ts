@@ -12,7 +12,6 @@ import {
   writeFileSync,
 } from "node:fs";
 import { get, type IncomingMessage, request, type ServerResponse } from "node:http";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
@@ -24,7 +23,7 @@ import { serverDefaults, recordSchema } from "../../command/flags/commandoptions
 import type { HarEntry } from "../../command/record/harentry.ts";
 import { redactField, redactQuery } from "../../command/log/redact.ts";
 import { Observers } from "../../command/serve/observe.ts";
-import { listen } from "../helpers/serve.ts";
+import { findPort, listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
 import { Command, command, listening, programs, upstream } from "./_command.ts";
 import { entryOf, fieldOf, findHarFaults, readEntries } from "./_har.ts";
@@ -308,9 +307,7 @@ test("--record-secrets keeps secrets, and --record-max-body 0 keeps no bodies", 
 });
 
 test("each attempt is an entry, also one without a response", async () => {
-  const closed = createServer();
-  const dead = `127.0.0.1:${await listen(closed)}`;
-  await new Promise((resolve) => closed.close(resolve));
+  const dead = `127.0.0.1:${await findPort()}`;
   const flags = `--policy first --record ${file}`;
   const { origin } = await listening(`http://${dead} ${upstream.url} ${flags}`);
   const [response] = await ask(`${origin}/a`);

@@ -171,7 +171,7 @@ test("a redirect to port 443 has a Location without a port", async () => {
 
 describe("the limits for clients apply to the redirecting listener", () => {
   test("header sections above the limits are refused, and are in the log", async () => {
-    const limits = "--max-header-size 2000 --max-headers-count 10 --headers-timeout 200";
+    const limits = "--max-header-size 2000 --max-headers-count 10 --headers-timeout 2000";
     const started = command(`http://127.0.0.1:1 --log common ${TLS} --redirect-http 0 ${limits}`);
     const { plain } = await portsOf(started);
     const large = head("GET /large HTTP/1.1", "Host: a", `X: ${"x".repeat(3000)}`);

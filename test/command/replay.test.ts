@@ -403,7 +403,7 @@ test("a request fails after --timeout if the target does not respond", async () 
 test("--concurrency sends several requests at the same time, and --pace keeps the recorded intervals", async () => {
   writeHar(
     browsed({}),
-    browsed({ url: "https://shop.test/b", startedDateTime: "2026-01-01T00:00:00.400Z" }),
+    browsed({ url: "https://shop.test/b", startedDateTime: "2026-01-01T00:00:02.000Z" }),
   );
   let waiting: ServerResponse[] = [];
   // Responds only if both requests run at the same time.
@@ -420,7 +420,7 @@ test("--concurrency sends several requests at the same time, and --pace keeps th
   };
   expect((await replayAsJson("--pace")).code).toBe(0);
   const [first = 0, second = 0] = times;
-  // A timer may fire a millisecond early, and the first request takes longer, because it opens the connection.
+  // The first request takes longer, because it opens the connection, and it may arrive late on a busy machine.
   expect(second - first).toBeGreaterThan(100);
 });
 

@@ -88,7 +88,7 @@ async function isRefused(port: number): Promise<boolean> {
 
 describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   test("after SIGTERM, 200 requests, WebSockets and event streams end normally", async () => {
-    const { port } = await start("", runtime);
+    const { port } = await start("--stop-timeout 60000", runtime);
     const paths = Array.from({ length: 200 }, (_, n) => ["/head", "/body", "/events"][n % 3]);
     const answers = Promise.all(paths.map((path) => ask(port, path as string)));
     const opened = await Promise.all(Array.from({ length: 20 }, () => open(port)));
@@ -122,7 +122,9 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
     const { port } = await start("--stop-timeout 300", runtime);
     const socket = await open(port);
     const closed = once(socket, "close");
-    const answers = Promise.allSettled(["/head", "/body"].map((path) => ask(port, path)));
+    const sent = get({ port, path: "/body", agent: false }).on("error", () => {});
+    const [begun] = (await once(sent, "response")) as [IncomingMessage];
+    const answers = Promise.allSettled([ask(port, "/head"), text(begun)]);
     await until(() => held.length === 2, "the requests at the upstream");
     proxy.child.kill("SIGTERM");
     expect(await within(proxy.exit, "the exit")).toBe(1);

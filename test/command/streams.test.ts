@@ -27,7 +27,7 @@ afterAll(async () => {
 test("--first-byte-timeout moves a stalled stream to the next upstream, and --heartbeat sends comments", async () => {
   first.script = (call) => call.write(HEAD);
   second.script = (call) => call.write(HEAD, chunk("data: 1\n\n"));
-  const flags = "--policy first --first-byte-timeout 200ms --heartbeat 30ms --log json --port 0";
+  const flags = "--policy first --first-byte-timeout 2s --heartbeat 30ms --log json --port 0";
   const proxy = command(`${first.url} ${second.url} ${flags}`);
   const [, origin = ""] = await proxy.says(/"message":"fetchway listens on (http:[^ "]+)/);
   const response = await fetch(origin);

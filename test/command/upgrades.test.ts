@@ -46,7 +46,7 @@ async function listenHung(): Promise<AsyncDisposable & { port: number }> {
 }
 
 test("the command forwards WebSockets, and ends them when it stops", async () => {
-  const { proxy, origin } = await listening(`${target} --stop-timeout 300`);
+  const { proxy, origin } = await listening(`${target} --stop-timeout 2000`);
   const url = origin.replace("http:", "ws:");
   expect(await sayHello(url)).toBe("hello");
   const socket = new WebSocket(url);

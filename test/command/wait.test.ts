@@ -160,8 +160,8 @@ test("--wait: requests wait for an upstream that restarts, and the log and the m
   stop(upstream);
   const answers = sendAll(front);
   await front.held(3);
-  expect(front.program.output()).toContain(
-    ` requests wait for http://127.0.0.1:${port} (connection refused)\n`,
+  await front.program.printed(
+    new RegExp(` requests wait for http://127.0.0.1:${port} \\(connection refused\\)\n`),
   );
   await startUpstream("again", port);
   expect(await within(answers, "the answers")).toEqual(answersOf("again"));

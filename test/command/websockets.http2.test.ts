@@ -18,7 +18,7 @@ import { bridgeTo, extended } from "../helpers/bridge.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { sayHello } from "../helpers/handshake.ts";
 import { listen } from "../helpers/serve.ts";
-import { until, within } from "../helpers/wait.ts";
+import { patience, pause, until, within } from "../helpers/wait.ts";
 import { type Command, command, listening } from "./_command.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -41,6 +41,9 @@ afterAll(() => {
   echo.close();
   rmSync(folder, { recursive: true });
 });
+
+/** The time limit of `expect.poll`, whose default is one second. */
+const limit = { timeout: patience };
 
 const closing: (() => unknown)[] = [];
 afterEach(() => {
@@ -83,8 +86,13 @@ async function ask(
   return [stream, head];
 }
 
+/** Resolves when a stream has closed, which may have happened already. */
 function closeOf(stream: ClientHttp2Stream): Promise<void> {
-  return within(new Promise((resolve) => void stream.on("close", resolve)), "the close");
+  const closed = new Promise<void>((resolve) => {
+    if (stream.destroyed) resolve();
+    else stream.on("close", resolve);
+  });
+  return within(closed, "the close");
 }
 
 test("WebSockets over HTTP/2 are announced, routed, and logged and counted as tunnels", async () => {
@@ -108,7 +116,7 @@ test("WebSockets over HTTP/2 are announced, routed, and logged and counted as tu
   const [tunnel] = await ask(session, { ":path": "/api" });
   const [, admin = ""] = await proxy.says(/status page: (http:\/\/[\w.:]+)/);
   const metrics = async (): Promise<string> => (await fetch(`${admin}/metrics`)).text();
-  await expect.poll(metrics).toMatch(/^fetchway_tunnels_total\{protocol="websocket"\} 1$/m);
+  await expect.poll(metrics, limit).toMatch(/^fetchway_tunnels_total\{protocol="websocket"\} 1$/m);
   expect(await metrics()).toMatch(/http_connection_state="tunnel"\} 1$/m);
   tunnel.close(constants.NGHTTP2_CANCEL);
 });
@@ -137,12 +145,12 @@ test("WebSockets over HTTP/2 also work on a port without TLS, with prior knowled
 });
 
 test("WebSockets share an HTTP/2 session with requests, and keep it from being closed as idle", async () => {
-  const { origin } = await start(`${target} --log off --keep-alive-timeout 200`);
+  const { origin } = await start(`${target} --log off --keep-alive-timeout 1500`);
   const session = await openSession(origin);
   const [tunnel] = await ask(session);
   const page = session.request({ ":path": "/" });
   expect(await text(page)).toBe("Upgrade Required");
-  await new Promise((resolve) => setTimeout(resolve, 1000));
+  await pause(2500);
   const echoed = once(tunnel, "data");
   tunnel.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
   expect((await within(echoed, "the echo"))[0]).toEqual(Buffer.from([0x81, 2, 0x68, 0x69]));
@@ -167,7 +175,7 @@ describe("the limits for WebSockets over HTTP/2", () => {
     const closed = closeOf(first);
     first.close(constants.NGHTTP2_CANCEL);
     await closed;
-    await expect.poll(async () => (await ask(session))[1][":status"]).toBe(200);
+    await expect.poll(async () => (await ask(session))[1][":status"], limit).toBe(200);
   });
 
   test("`--max-per-address` counts each WebSocket", async () => {

@@ -41,6 +41,13 @@ async function ask(url: string, agent?: Agent, method = "GET"): Promise<string> 
   return `${response.statusCode} ${await text(response)} ${response.headers.connection}`;
 }
 
+/** Requests a URL on a new connection, and resolves when the response begins. */
+async function begin(url: string): Promise<IncomingMessage> {
+  const sent = request(url, { agent: false }).on("error", () => {});
+  const [response] = (await once(sent.end(), "response")) as [IncomingMessage];
+  return response;
+}
+
 function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -105,6 +112,9 @@ async function startWorkers(flags: string, count = 2): Promise<Started> {
   };
 }
 
+/** The time limit of polls of the status page, which does not wait for long for the counters of a busy worker. */
+const limit = { timeout: patience };
+
 test("new connections go to the workers in turn, and the counters are added up", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin, admin, stats } = await startWorkers(`${upstream.url} --log off`, 3);
@@ -112,8 +122,6 @@ test("new connections go to the workers in turn, and the counters are added up",
     await Promise.all(Array.from({ length: 30 }, (_, i) => ask(`${origin}/${i}`))),
   );
   expect([...answers]).toEqual(["200 whole close"]);
-  // The page does not wait for long for the counters of a busy worker.
-  const limit = { timeout: patience };
   await expect.poll(async () => (await stats()).total.requests, limit).toBe(30);
   const { workers, requests, upstreams, connections } = await stats();
   expect(upstreams[0]?.requests).toBe(30);
@@ -149,6 +157,7 @@ test("the status page adds up the routes of all workers, and shows which route f
   );
   const paths = Array.from({ length: 20 }, (_, i) => (i % 2 === 0 ? "/api/x" : "/y"));
   await Promise.all(paths.map((path) => ask(origin + path)));
+  await expect.poll(async () => (await stats()).total.requests, limit).toBe(20);
   const { routes, overall } = await stats();
   const byName = Object.fromEntries(routes.map((each) => [each.name, each]));
   expect(byName["/"]).toMatchObject({ requests: 10, failed: 0, condition: { state: "up" } });
@@ -177,6 +186,7 @@ test("the status page shows an upstream that the workers have ejected with the r
   );
   // Each worker gets half of the connections. Until it has ejected the dead upstream, it sends half of its requests there.
   for (let i = 0; i < 40; i++) expect(await ask(origin)).toBe("200 whole close");
+  await expect.poll(async () => (await stats()).total.requests, limit).toBe(40);
   const { upstreams, overall } = await stats();
   expect(upstreams.find(({ name }) => name === dead)?.condition).toEqual({
     state: "ejected",
@@ -229,7 +239,7 @@ test("no request fails while the workers are replaced", async () => {
   // No connection was reset or refused, and each status was 200.
   expect([...answers.keys()].toSorted()).toEqual(["200 whole close", "200 whole keep-alive"]);
   expect(sent).toBeGreaterThanOrEqual(REQUESTS);
-  expect((await stats()).total.requests).toBe(sent);
+  await expect.poll(async () => (await stats()).total.requests, limit).toBe(sent);
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(0);
   expect(proxy.stderr).toBe("");
@@ -244,9 +254,11 @@ test("the status page shows the health of upstreams as the running workers see i
     return upstreams.toSorted((a, b) => a.name.length - b.name.length).map(({ health }) => health);
   };
   // Each worker detects by itself that one upstream is dead.
-  for (let sent = 0; sent < 60 && (await healthOf())[0] !== "ejected"; sent++) {
+  let sent = 0;
+  for (; sent < 60 && (await healthOf())[0] !== "ejected"; sent++) {
     expect(await ask(`${origin}/`)).toBe("200 whole close");
   }
+  await expect.poll(async () => (await stats()).total.requests, limit).toBe(sent);
   expect(await healthOf()).toEqual(["ejected", "up"]);
   const attemptsOf = async (): Promise<
     (readonly [name: string, requests: number, failed: number])[]
@@ -323,11 +335,11 @@ test("a slow response and a WebSocket survive replacements, and the command wait
 });
 
 test("the requests that all workers cut at the deadline are added up, and change the exit code", async () => {
-  let running = 0;
-  upstream.handler = (_, res) => res.write(`${++running}`);
+  upstream.handler = (_, res) => res.write("begun");
   const { proxy, origin } = await startWorkers(`${upstream.url} --log off --stop-timeout 300`);
-  const answers = Promise.allSettled(Array.from({ length: 4 }, () => ask(origin)));
-  await until(() => running === 4, "the requests at the upstream");
+  // At the deadline, a response that has not begun would become 503.
+  const begun = await Promise.all(Array.from({ length: 4 }, () => begin(origin)));
+  const answers = Promise.allSettled(begun.map((response) => text(response)));
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(1);
   expect(proxy.stderr).toBe(
@@ -408,7 +420,8 @@ test("if too many workers have retired, --stop-timeout applies to the oldest", a
     ]),
   );
   expect(ends).toEqual(["cut", "cut"]);
-  expect((await stats()).workers).toMatchObject({ running: 2, retired: 4 });
+  const expected = { running: 2, retired: 4 };
+  await expect.poll(async () => (await stats()).workers, limit).toMatchObject(expected);
 });
 
 test("a killed worker is replaced, and the others serve meanwhile", async () => {
@@ -428,10 +441,12 @@ test("a killed worker is replaced, and the others serve meanwhile", async () => 
   }
   for (let i = 0; i < 10; i++) answers.add(await ask(origin));
   expect([...answers]).toEqual(["200 whole close"]);
-  const { workers, total } = await stats();
+  // The counters of the killed workers may be missing.
+  const countRequests = async (): Promise<number> => (await stats()).total.requests;
+  await expect.poll(countRequests, limit).toBeGreaterThanOrEqual(10);
+  const { workers } = await stats();
   expect(workers).toMatchObject({ running: 2, restarts: 2 });
   expect(new Set([...workers.pids, first, second]).size).toBe(4);
-  expect(total.requests).toBeGreaterThanOrEqual(10);
   // Each of the two workers died once, so its replacement starts immediately or after the first, shortest delay.
   expect(proxy.stderr.match(/another one starts (?:now|in 100 ms)\n/g)).toHaveLength(2);
 });
@@ -586,19 +601,22 @@ test("a worker that has just ended does not prevent the end of the command", asy
 
 test("a replaced worker that does not answer is killed", async () => {
   const file = join(folder, "hangs.mjs");
-  writeFileSync(file, `export default { target: "${upstream.url}", onRequest() { for (;;); } };`);
+  const hook = 'onRequest() { console.error("hangs"); for (;;); }';
+  writeFileSync(file, `export default { target: "${upstream.url}", ${hook} };`);
   const { proxy, origin, pids, replace, stats } = await startWorkers(
     `--config ${file} --log off --stop-timeout 0`,
   );
   const before = await pids();
   const answer = ask(origin).catch(String);
+  await until(() => proxy.stderr.includes("hangs"), "the request");
   await replace();
   expect(await within(answer, "the end of the connection")).toMatch("socket hang up");
+  await until(() => proxy.stderr.includes("which was replaced"), "the notice");
   const [, killed] = /worker (\d+), which was replaced, does not answer/.exec(proxy.stderr) ?? [];
   expect(before).toContain(Number(killed));
   await until(() => !isRunning(Number(killed)), "the end of the process");
   await expect
-    .poll(async () => (await stats()).workers)
+    .poll(async () => (await stats()).workers, limit)
     .toMatchObject({ running: 2, retired: 0, restarts: 0 });
 });
 
@@ -607,7 +625,7 @@ test("a worker that hangs is replaced, and killed if it still hangs later", asyn
   const hook = 'onRequest({ path }) { if (path === "/hang") for (;;); }';
   writeFileSync(file, `export default { target: "${upstream.url}", ${hook} };`);
   const { proxy, origin, pids, stats } = await startWorkers(
-    `--config ${file} --log off --stop-timeout 0 --worker-timeout 1000`,
+    `--config ${file} --log off --stop-timeout 0 --worker-timeout 2000`,
   );
   const before = await pids();
   const answer = ask(`${origin}/hang`).catch(String);

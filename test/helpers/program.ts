@@ -50,10 +50,15 @@ export function startProgram(
   // `printed` fails only after `close`, because the last output may arrive after the exit.
   let isClosed = false;
   child.on("close", () => (isClosed = true));
-  const ended = (limit = 60_000): Promise<void> =>
+  const exited = (limit = 60_000): Promise<void> =>
     until(() => code !== undefined, `${tool} to end`, limit).catch((cause: unknown) => {
       throw new Error(`${tool} has not ended. It has printed:\n${output}`, { cause });
     });
+  /** Also waits for the last output, but not for long: a child that outlives the program may hold the pipes open. */
+  const ended = async (limit?: number): Promise<void> => {
+    await exited(limit);
+    await until(() => isClosed, `the last output of ${tool}`, 5000).catch(() => {});
+  };
   return {
     output: () => output,
     code: () => code,
@@ -71,7 +76,7 @@ export function startProgram(
     },
     async [Symbol.asyncDispose]() {
       if (code === undefined && child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
-      await ended();
+      await exited();
     },
   };
 }

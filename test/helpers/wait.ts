@@ -47,6 +47,9 @@ export async function until(
   }
 }
 
+/** The number of polls after which a value counts as unchanged: a stalled process makes none. */
+const UNCHANGED_POLLS = 20;
+
 /** Waits until the value of `count` has not changed for `quiet` milliseconds, and returns it. */
 export async function settled(
   count: () => number,
@@ -55,11 +58,12 @@ export async function settled(
 ): Promise<number> {
   let last = -1;
   let since = performance.now();
+  let polls = 0;
   await until(
     () => {
       const now = count();
-      if (now !== last) [last, since] = [now, performance.now()];
-      return performance.now() - since > quiet;
+      if (now !== last) [last, since, polls] = [now, performance.now(), 0];
+      return ++polls > UNCHANGED_POLLS && performance.now() - since > quiet;
     },
     "rest",
     limit,

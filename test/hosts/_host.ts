@@ -85,7 +85,7 @@ export async function startHost<Name extends HostName | NodeHttpHost>(
     child.kill("SIGTERM");
     await within(exited, `${name}: exit on SIGTERM`).finally(() => child.kill("SIGKILL"));
   };
-  const ports = await within(readPorts(child), `${name}: ready`, 20_000).catch(
+  const ports = await within(readPorts(child), `${name}: ready`, 60_000).catch(
     async (error: unknown) => {
       await stop();
       throw new Error(`${name}: ${String(error)}\n${stderr}`);

@@ -16,6 +16,8 @@ export type SetupName =
   | "hosted"
   | "named"
   | "timeouts"
+  | "stalling"
+  | "lasting"
   | "limited"
   | "identity"
   | "tracing"
@@ -188,7 +190,12 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   api: (upstream) => ({ target: `${upstream}/api/orders`, options: {} }),
   hosted: (target) => ({ target, options: { changeOrigin: false } }),
   named: (target) => ({ target, options: { host: "shop.example:8443", via: "edge" } }),
+  /** For exchanges that must time out, and in which nothing has to be in time. */
   timeouts: (target) => ({ target, options: { timeout: 500, idleTimeout: 500 } }),
+  /** For responses that stall after their head, which may arrive late on a busy machine. */
+  stalling: (target) => ({ target, options: { idleTimeout: 500 } }),
+  /** For exchanges that must not time out although they last longer, also on a busy machine. */
+  lasting: (target) => ({ target, options: { timeout: 2000, idleTimeout: 2000 } }),
   limited: (target) => ({ target, options: { bodyLimit: 1000 } }),
   identity: (target) => ({
     target,
@@ -372,7 +379,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
         request: [sendHeartbeats({ interval: 30 })],
         attempt: [
           awaitFirstByte({
-            firstByteTimeout: 1000,
+            firstByteTimeout: 1500,
             statusOf: ({ type }) => (type === "error" ? 503 : 200),
           }),
         ],

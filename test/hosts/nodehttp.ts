@@ -14,7 +14,7 @@ const routed = createServer((req, res) => {
   if (req.url === "/refused") res.writeHead(401).end("no entry");
   else if (req.url !== "/never") proxy.nodeHandler(req, res);
 });
-createProxy({ target: "http://127.0.0.1:1", timeout: 1_000, upgrades }).attach(routed, {
+createProxy({ target: "http://127.0.0.1:1", timeout: 2_000, upgrades }).attach(routed, {
   routes: true,
 });
 server.listen(0, "127.0.0.1", () => {

@@ -9,7 +9,7 @@ import { proxy as ruleHandler } from "../../integrations/rules.ts";
 import { expectAllRun, importBlock } from "../project/_blocks.ts";
 import { findPort, serve } from "../helpers/serve.ts";
 import { echo, Upstream } from "../helpers/upstream.ts";
-import { within } from "../helpers/wait.ts";
+import { patience, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
 
 const upstream = new Upstream();
@@ -167,7 +167,7 @@ test("h3: the code of docs/coming-from.md that replaces `proxyRequest` forwards 
   process.env["PORT"] = `${port}`;
   await importBlock("docs/coming-from.md: h3's `proxyRequest`", toUpstream());
   const ask = async (): Promise<number> => (await fetch(`http://127.0.0.1:${port}/api/x?y`)).status;
-  await expect.poll(() => ask().catch(String)).toBe(200);
+  await expect.poll(() => ask().catch(String), { timeout: patience }).toBe(200);
   expect(upstream.calls.map(({ target }) => target)).toEqual(["/v1/x?y"]);
 });
 

@@ -9,6 +9,7 @@ import { compileRouteRules } from "h3/rules/compiler";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { WebSocket } from "ws";
 import { createRuleHandler, proxy, type RuleHandler } from "../../integrations/rules.ts";
+import { findPort } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
@@ -177,10 +178,7 @@ test("a rule makes only one handler for all paths", async () => {
 });
 
 test("a request to a dead target gets 502", async () => {
-  const gone = new Upstream();
-  await gone.listen();
-  const { url } = gone;
-  await gone.stop();
+  const url = `http://127.0.0.1:${await findPort()}`;
   await withApp(rulesOf({ "/**": { proxy: `${url}/**` } }), async (origin) => {
     const response = await fetch(`${origin}/a`);
     expect(response.status).toBe(502);

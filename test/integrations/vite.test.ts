@@ -23,6 +23,7 @@ import {
 import { WebSocket } from "ws";
 import { viteProxy, type ViteRoutes } from "../../integrations/vite.ts";
 import { connect } from "../helpers/client.ts";
+import { findPort } from "../helpers/serve.ts";
 import { echo, Upstream } from "../helpers/upstream.ts";
 import { pause, until, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
@@ -287,10 +288,7 @@ test("a WebSocket that is neither the upstream's nor Vite's goes to other listen
 });
 
 test("with `wait: 0`, a dead upstream becomes 502, and Vite's logger reports it unless the route has onError", async () => {
-  const gone = new Upstream();
-  await gone.listen();
-  const { url } = gone;
-  await gone.stop();
+  const url = `http://127.0.0.1:${await findPort()}`;
   const seen: string[] = [];
   const running = await startDev({
     "/a": { target: url, wait: 0 },
@@ -315,12 +313,10 @@ test.each([
   ["the dev server", startDev],
   ["the preview server", startPreview],
 ])("%s lets requests and WebSockets wait for an upstream that restarts", async (_, start) => {
-  const before = new Upstream();
-  await before.listen();
-  const { url, port } = before;
-  await before.stop();
+  const port = await findPort();
+  const url = `http://127.0.0.1:${port}`;
   const after = new Upstream();
-  const running = await start({ "/api": url });
+  const running = await start({ "/api": { target: url, wait: 60_000 } });
   try {
     const socket = open(`${running.origin}/api/live`);
     await until(() => running.notices.length > 0, "the notice");
@@ -345,10 +341,7 @@ test.each([
 });
 
 test("by default, requests wait 5 s for an upstream and then get 503, and Vite's logger reports the reason", async () => {
-  const gone = new Upstream();
-  await gone.listen();
-  const { url } = gone;
-  await gone.stop();
+  const url = `http://127.0.0.1:${await findPort()}`;
   const running = await startDev({ "/a": url });
   try {
     const begin = performance.now();

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { contestants } from "../../bench/contestants.ts";
 import { runLoad } from "../../bench/load.ts";
-import { freePort, Program } from "../../bench/program.ts";
+import { Program } from "../../bench/program.ts";
 import { validate } from "../../bench/validate.ts";
 import { type Workload, workloads } from "../../bench/workloads.ts";
-import { serve } from "../helpers/serve.ts";
+import { findPort, serve } from "../helpers/serve.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -30,7 +30,7 @@ describe("the validation and the measurement of contestants", () => {
   test("a correct contestant is accepted and measured", async () => {
     const port = await start((_, res) => void res.writeHead(200, headers).end(get.answer));
     await validate(get, port);
-    const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 1, 2);
+    const { requests, duration, bytes, mean, p50, p99, errors } = await runLoad(get, port, 2, 2);
     expect(requests).toBeGreaterThan(0);
     expect(bytes / requests).toBeGreaterThan(get.answer.length);
     // No response can take longer than the whole run.
@@ -62,7 +62,7 @@ describe("the validation and the measurement of contestants", () => {
       else res.writeHead(200, headers).end(workload.answer);
     });
     const message = /^\d+ of \d+ requests failed|^\d+ bytes for \d+ responses/;
-    await expect(runLoad(workload, port, 1, 2)).rejects.toThrow(message);
+    await expect(runLoad(workload, port, 2, 2)).rejects.toThrow(message);
   });
 
   test("a contestant that sometimes drops a connection gets no figures", async () => {
@@ -71,7 +71,7 @@ describe("the validation and the measurement of contestants", () => {
       if (++count % 20 === 0) res.destroy();
       else res.writeHead(200, headers).end(get.answer);
     });
-    await expect(runLoad(get, port, 1, 2)).rejects.toThrow(/^\d+ of \d+ requests failed/);
+    await expect(runLoad(get, port, 2, 2)).rejects.toThrow(/^\d+ of \d+ requests failed/);
   });
 
   test("the POST workload sends 1024 bytes of JSON and expects the same body in the response", async () => {
@@ -123,7 +123,7 @@ describe("the contestants of the benchmarks", () => {
   let upstream: Program;
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), "fetchway-bench-"));
-    const port = await freePort();
+    const port = await findPort();
     upstream = await Program.start([process.execPath, join(root, "bench/target.ts")], port);
   });
   afterAll(async () => {
@@ -135,7 +135,7 @@ describe("the contestants of the benchmarks", () => {
     "$title passes the validation; if the upstream drops a request, it answers with an error or closes the connection",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
-      const port = await freePort();
+      const port = await findPort();
       const place = { port, target, directory };
       const program = await Program.start(await contestant.command(place), port, {
         TARGET: target,

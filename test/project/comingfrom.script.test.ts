@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { WebSocketServer } from "ws";
 import { sayHello } from "../helpers/handshake.ts";
 import { listen } from "../helpers/serve.ts";
+import { patience } from "../helpers/wait.ts";
 import { expectAllRun, importBlock } from "./_blocks.ts";
 
 const got: (string | string[] | undefined)[] = [];
@@ -57,7 +58,7 @@ describe.each([
     const printed: unknown[] = [];
     vi.spyOn(console, "log").mockImplementation((text: unknown) => void printed.push(text));
     expect(await sayHello(`ws://${origin}/live`)).toBe("hello");
-    await expect.poll(() => printed).toEqual(["open", "close"]);
+    await expect.poll(() => printed, { timeout: patience }).toEqual(["open", "close"]);
   });
 });
 

@@ -23,9 +23,9 @@ import { makeCertificate } from "../helpers/certificate.ts";
 import { echoMessages, sayHello } from "../helpers/handshake.ts";
 import { startProgram } from "../helpers/program.ts";
 import type { Call } from "../helpers/link.ts";
-import { listen, serve as serveOn } from "../helpers/serve.ts";
+import { findPort, listen, serve as serveOn } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
-import { within } from "../helpers/wait.ts";
+import { patience, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
 
 const root = resolve(import.meta.dirname, "../..");
@@ -385,11 +385,11 @@ test("hooks: the end of a request is printed", async () => {
   const print = vi.spyOn(console, "log").mockImplementation(() => {});
   await importBlock("docs/hooks.md: Seeing what happens");
   await (await ask()).text();
-  await expect.poll(() => print.mock.calls.length).toBe(1);
+  await expect.poll(() => print.mock.calls.length, { timeout: patience }).toBe(1);
   expect(print.mock.calls[0]?.slice(0, 5)).toEqual(["GET", "/a?b", upstream.url, 200, ""]);
   upstream.script = (call) => call.close();
   await (await ask({ method: "POST" })).text();
-  await expect.poll(() => print.mock.calls.length).toBe(2);
+  await expect.poll(() => print.mock.calls.length, { timeout: patience }).toBe(2);
   expect(print.mock.calls[1]?.[4]).toMatch(/^connection_terminated: 127\.0\.0\.1:/);
 });
 
@@ -430,10 +430,7 @@ test("hooks: the interceptor sends a request to a second upstream if the first o
     "http://10.0.0.2:4000": upstream.url,
     "const fallback": "export const fallback",
   });
-  const dead = createServer();
-  const port = await listen(dead);
-  dead.close();
-  const target = `http://127.0.0.1:${port}`;
+  const target = `http://127.0.0.1:${await findPort()}`;
   const proxy = createProxy({ target, interceptors: { request: [fallback] } });
   expect((await proxy.fetch(new Request("http://proxy.test/x"))).status).toBe(200);
   expect(upstream.calls.map((call) => call.target)).toEqual(["/x"]);
@@ -553,7 +550,9 @@ test("upstreams: several upstreams are one target, and are checked", async () =>
     '{ path: "/health" }': '{ path: "/health", interval: 20 }',
   });
   expect((await ask()).status).toBe(200);
-  await expect.poll(() => upstream.calls.map(({ target }) => target)).toContain("/health");
+  await expect
+    .poll(() => upstream.calls.map(({ target }) => target), { timeout: patience })
+    .toContain("/health");
 });
 
 test("upstreams: a response sets the cookie that keeps a client at its upstream", async () => {
@@ -586,7 +585,9 @@ test("upstreams: the mirror gets a copy of a request", async () => {
     "sample: 0.1": "sample: 1",
   });
   await ask();
-  await expect.poll(() => upstream.calls.map(({ target }) => target)).toEqual(["/a?b", "/a?b"]);
+  await expect
+    .poll(() => upstream.calls.map(({ target }) => target), { timeout: patience })
+    .toEqual(["/a?b", "/a?b"]);
 });
 
 test("websockets: WebSockets of an h3 app pass its middleware, which refuses some of them", async () => {
@@ -641,8 +642,10 @@ test("websockets: Bun's servers accept the handlers", async () => {
   writeFileSync(
     preload,
     `globalThis.app = {};
-     globalThis.serve = (app, { bun }) => console.log(typeof bun.websocket.open, "served");
-     setTimeout(() => process.exit(0), 0);`,
+     globalThis.serve = (app, { bun }) => {
+       console.log(typeof bun.websocket.open, "served");
+       setTimeout(() => process.exit(0), 0);
+     };`,
   );
   await withCopy("docs/websockets.md: On Bun and Deno", {}, async (copy) => {
     const file = fileURLToPath(copy);

@@ -58,7 +58,7 @@ describe.each(Object.entries(runtimes))("on %s", (_, start) => {
         call.target === "/b" && call.link.calls.length > 1 ? call.reset() : call.reply(201);
       expect((await fetch(`${origin}/a`)).status).toBe(201);
       expect((await fetch(`${origin}/b`)).status).toBe(201);
-      await program.printed(/\/b → 201/);
+      await program.printed(/\/b → 201 \(\d+ ms\)$/m);
       const lines = program.output().match(/^GET .* → .*(?= \(\d+ ms\)$)/gm);
       expect(lines).toEqual([
         `GET ${upstream.url}/a → 201`,

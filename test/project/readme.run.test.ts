@@ -7,7 +7,7 @@ import { useEcho } from "../helpers/echo.ts";
 import { type Program, startProgram } from "../helpers/program.ts";
 import { readPage } from "./_readme.ts";
 import { findPort } from "../helpers/serve.ts";
-import { pause } from "../helpers/wait.ts";
+import { pause, until } from "../helpers/wait.ts";
 
 const upstream = useEcho();
 
@@ -93,12 +93,14 @@ test.each(shown.map(([line = "", ...output]) => ({ line, output })))(
     const response = await fetchWhenReady(`http://127.0.0.1:${port}/headers?c`, program);
     // Ignore ports: those of the test, of the demo upstream and of README's upstream differ.
     const withoutPorts = (text: string): string => text.replaceAll(/:\d+/g, ":0");
-    const printed = withoutPorts(program.output()).split("\n");
     // Without a terminal, the command does not say how to stop it.
     const expected = output
       .filter((each) => !each.includes("…"))
       .map((each) => each.replace("; Ctrl+C stops it.", ":"));
     expect(expected.length).toBeGreaterThan(1);
+    // The response may arrive before the output, which the program has printed earlier.
+    await until(() => program.output().split("\n").length > expected.length, "the output");
+    const printed = withoutPorts(program.output()).split("\n");
     expect(printed.slice(0, expected.length)).toEqual(expected.map(withoutPorts));
     expect(response.status).toBe(200);
     if (line.includes("--header")) {

@@ -14,7 +14,7 @@ import { connect } from "../helpers/client.ts";
 import { echoMessages, handshake, sayHello } from "../helpers/handshake.ts";
 import { startProgram } from "../helpers/program.ts";
 import type { Call } from "../helpers/link.ts";
-import { type Fetch, listen, serve } from "../helpers/serve.ts";
+import { type Fetch, findPort, listen, serve } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request as writeRequest } from "../helpers/wire.ts";
@@ -140,11 +140,9 @@ test("a gateway to language models: if a provider fails before the first event, 
 });
 
 test("a restart: a request waits until the upstream is back", async () => {
-  const away = new Upstream();
-  await away.listen();
-  const { port, url } = away;
+  const port = await findPort();
+  const url = `http://127.0.0.1:${port}`;
   const origin = await start("Ride out restarts", { [TARGET]: url });
-  await away.stop();
   const response = fetch(origin, { method: "POST", body: "x" });
   let isOver = false;
   void response.finally(() => (isOver = true)).catch(() => {});

@@ -64,7 +64,7 @@ const client = { ...good, ca: good.cert, requestCert: true, rejectUnauthorized: 
 
 /** A target whose two upstreams the active checks find down. */
 const down = balance([`http://127.0.0.1:${dead}`, `http://127.0.0.1:${silent}`], {
-  check: { path: "/", interval: 10, timeout: 10, unhealthyThreshold: 1 },
+  check: { path: "/", interval: 10, timeout: 1_000, unhealthyThreshold: 1 },
 });
 createProxy({ target: down });
 await until(() => down.states().every(({ state }) => state === "down"), "both to be down");

@@ -12,7 +12,7 @@ import type { HostName } from "../hosts/_hosts.ts";
 import { mebibyte } from "../helpers/large.ts";
 import type { Call } from "../helpers/link.ts";
 import { Upstream } from "../helpers/upstream.ts";
-import { until, within } from "../helpers/wait.ts";
+import { patience, until, within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../helpers/wire.ts";
 import type { Holdings } from "../hosts/leaks.ts";
 
@@ -94,9 +94,11 @@ describe("on Node", () => {
   /** Waits until no upstream connection is in use and no client is connected, and then measures. */
   async function settle(): Promise<Holdings> {
     let now = await measure();
-    await expect.poll(async () => (now = await measure()).pool.inUse, { timeout: 5000 }).toBe(0);
     await expect
-      .poll(async () => (now = await measure()).resources["TCPSocketWrap"], { timeout: 5000 })
+      .poll(async () => (now = await measure()).pool.inUse, { timeout: patience })
+      .toBe(0);
+    await expect
+      .poll(async () => (now = await measure()).resources["TCPSocketWrap"], { timeout: patience })
       .toBe(undefined);
     return now;
   }

@@ -6,7 +6,7 @@ import { mirrorTo } from "../../src/exchange/mirror.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { listen } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
-import { until } from "../helpers/wait.ts";
+import { patience, until } from "../helpers/wait.ts";
 
 const upstream = new Upstream();
 const mirror = new Upstream();
@@ -193,12 +193,12 @@ test("a copy continues after the client has disconnected, and the mirror's conne
   await vi.waitFor(async () => {
     expect((await fetch(origin)).status).toBe(200);
     expect(mirror.links[0]?.calls.length).toBeGreaterThan(1);
-  });
+  }, patience);
 });
 
 test("a copy is aborted after `timeout`", async () => {
   mirror.script = () => {};
-  const origin = await serve({ mirror: mirrorTo(mirror.url), timeout: 1_000 });
+  const origin = await serve({ mirror: mirrorTo(mirror.url), timeout: 2_500 });
   expect((await fetch(origin)).status).toBe(200);
   await mirror.call();
   await until(() => mirror.openLinks === 0, "the end of the copy");

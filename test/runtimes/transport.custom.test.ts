@@ -73,7 +73,7 @@ test("a custom transport works if it calls only the three scope methods in the d
 
 test("a custom transport's upstream request is stopped at the deadline, and when the client disconnects", async () => {
   upstream.script = () => {};
-  const late = send(300);
+  const late = send(2000);
   const first = await upstream.call();
   expect((await within(late, "the deadline")).status).toBe(504);
   await within(first.link.closed, "the close of the first connection");

@@ -17,7 +17,7 @@ afterAll(() => upstream.stop());
 const program = (entry: string, more: string): string => `
 import { createProxy } from ${JSON.stringify(new URL(`../../runtimes/${entry}.ts`, import.meta.url).href)};
 
-const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 300, log: false, ${more} });
+const proxy = createProxy({ target: ${JSON.stringify(upstream.url)}, idleTimeout: 1000, log: false, ${more} });
 const ask = () => proxy.fetch(new Request("http://proxy.test/"));
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const inUse = () => Object.values(proxy.stats().origins)[0].inUse;
@@ -34,14 +34,16 @@ async function readSlowly({ body }) {
   const reader = body.getReader();
   for (let i = 0; i < 2; i++) {
     length += (await reader.read()).value.byteLength;
-    await pause(900);
+    await pause(1600);
   }
   for (let next; !(next = await reader.read()).done;) length += next.value.byteLength;
   return length;
 }
-print("slow reader", await readSlowly(await ask()).catch(String));
+const slow = readSlowly(await ask()).catch(String);
 const [, copy] = (await ask()).body.tee();
-print("copy", await readSlowly({ body: copy }).catch(String));
+const copied = readSlowly({ body: copy }).catch(String);
+print("slow reader", await slow);
+print("copy", await copied);
 proxy.destroy();
 `;
 

@@ -1,12 +1,14 @@
 /** Faults of upstreams, and the response that the proxy's client must get in each case. */
 import type { Call } from "../helpers/link.ts";
 import type { SetupName } from "../hosts/_setups.ts";
-import type { Script } from "../helpers/upstream.ts";
 import { pause } from "../helpers/wait.ts";
 import { chunk, lastChunk } from "../helpers/wire.ts";
 
+/** Answers a request. `arrived` waits until the client has received bytes of the response. */
+type FaultScript = (call: Call, arrived: () => Promise<void>) => void | Promise<void>;
+
 export interface Fault {
-  readonly script: Script;
+  readonly script: FaultScript;
   readonly setup?: SetupName;
   readonly method?: string;
   readonly body?: Uint8Array;
@@ -46,11 +48,13 @@ async function flood(call: Call, text: string, interval: number): Promise<void> 
 }
 
 /**
- * Writes the text, and calls `end` after a pause. By then, the client has the head, if the text contains a complete one.
+ * Writes the text, and calls `end` after a pause. By then, the client has the head and the body, if the text contains
+ * both.
  */
-function cutAfter(text: string, end: (call: Call) => void): Script {
-  return async (call) => {
+function cutAfter(text: string, end: (call: Call) => void): FaultScript {
+  return async (call, arrived) => {
     call.write(text);
+    if (text.includes("hello")) await arrived();
     await pause(50);
     end(call);
   };
@@ -67,13 +71,13 @@ export const faults: Record<string, Fault> = {
     code: /connection_refused/,
   },
   "accepts and hangs": {
-    setup: "timeouts",
+    setup: "lasting",
     script: () => {},
     status: 504,
     code: /http_response_timeout/,
   },
   "reads nothing of an upload": {
-    setup: "timeouts",
+    setup: "lasting",
     script: (call) => void call.link.socket.pause(),
     method: "POST",
     body: Buffer.alloc(32 * 1024 * 1024),
@@ -124,7 +128,7 @@ export const faults: Record<string, Fault> = {
     kept: true,
   },
   "drips, then hangs": {
-    setup: "timeouts",
+    setup: "stalling",
     script: (call) => trickle(call, `${chunkedHead}5\r\nhel`),
     status: 200,
     text: "hel",
@@ -142,7 +146,7 @@ export const faults: Record<string, Fault> = {
     cut: true,
   },
   "announces more than it sends, and hangs": {
-    setup: "timeouts",
+    setup: "stalling",
     script: (call) => call.write(`${sizedHead(10)}hello`),
     status: 200,
     text: "hello",
@@ -160,7 +164,7 @@ export const faults: Record<string, Fault> = {
     code: /http_protocol_error/,
   },
   "sends interim responses without end": {
-    setup: "timeouts",
+    setup: "lasting",
     script: (call) => flood(call, hints.repeat(40), 1),
     status: 502,
     code: /http_protocol_error/,

@@ -9,7 +9,8 @@ import type { Call } from "../helpers/link.ts";
 import { settled, until, within } from "../helpers/wait.ts";
 import { chunk, request } from "../helpers/wire.ts";
 
-const promptly = 1000;
+/** A time limit in milliseconds. It is shorter than the time after which Bun closes idle connections. */
+const promptly = 8000;
 const ways = ["FIN", "RST"] as const;
 type Way = (typeof ways)[number];
 

@@ -297,7 +297,7 @@ export const advisedFraming = {
       expect(await t.ask(request("GET", path))).toMatchObject({ status: 200, text: path });
       // A proxy closes this connection, or drops the bytes when it uses the connection again (RFC 9112 §9.2).
       if (path === "/later")
-        await until(() => t.upstream.links.at(-1)?.isClosed === true, "its end", 1000).catch(
+        await until(() => t.upstream.links.at(-1)?.isClosed === true, "its end", 3000).catch(
           () => {},
         );
       for (const next of ["/1", "/2", "/3"]) {

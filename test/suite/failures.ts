@@ -39,7 +39,7 @@ async function expectCut(t: Tools, bytes: string, how: "FIN" | "RST"): Promise<v
   head.catch(() => {});
   const call = await t.upstream.call();
   // A proxy may hold back the head until more of the body has arrived.
-  await Promise.race([head, pause(1000)]);
+  await Promise.race([head, pause(3000)]);
   if (how === "RST") call.reset();
   else call.close();
   const answer = await client.readBody(await head);

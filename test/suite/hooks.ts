@@ -30,7 +30,7 @@ async function expectReports(t: Tools, count: number, message = secret): Promise
   let printed = "";
   const read = (): number => (printed += t.host.complaints()).length;
   await until(() => read() > 0 && printed.split(message).length > count, `${count} reports`);
-  await settled(read, undefined, 100);
+  await settled(read);
   const others = stripVTControlCharacters(printed)
     .split("\n")
     .filter((line) => !line.includes(message) && !REPORT.test(line));
@@ -81,7 +81,7 @@ export const hooks = {
       expect(answer, way).toMatchObject({ status: 500, text: "handled: proxy_internal_error" });
       expectNoSecret(answer);
       const { link } = t.upstream.calls.at(-1) ?? (await t.upstream.call());
-      await within(link.closed, `${way}: the upstream's connection closed`, 1500);
+      await within(link.closed, `${way}: the upstream's connection closed`);
     }
   },
 
@@ -122,7 +122,7 @@ export const hooks = {
       const answer = await t.ask(request("GET", path), "unhandled");
       expectFailure(answer, path);
       const { link } = t.upstream.calls.at(-1) ?? (await t.upstream.call());
-      await within(link.closed, `${path}: the upstream's connection closed`, 1500);
+      await within(link.closed, `${path}: the upstream's connection closed`);
     }
     expect(t.upstream.calls).toHaveLength(3);
     await expectReports(t, 3);

@@ -39,12 +39,14 @@ async function start(t: Tools, entry: Entry, id: number): Promise<Attempt> {
 async function tryAll(t: Tools, entries: readonly Entry[]): Promise<void> {
   const { calls } = t.upstream;
   const attempts = await Promise.all(entries.map((entry, at) => start(t, entry, first + at)));
-  await settled(() => {
-    const answered = attempts.map(
-      ({ client }) => client.socket.bytesRead + Number(client.isClosed),
-    );
-    return answered.reduce((sum, each) => sum + each, calls.length);
-  });
+  const seenBy = ({ client }: Attempt): number => client.socket.bytesRead + Number(client.isClosed);
+  const plain = attempts.filter(({ entry }) => entry.name.startsWith("plain"));
+  await until(() => plain.every((each) => seenBy(each) > 0), "plain answers").catch(() => {});
+  await settled(
+    () => attempts.reduce((sum, each) => sum + seenBy(each), calls.length),
+    undefined,
+    800,
+  );
   // Half-close the connections, so that a server stops waiting for the rest of an incomplete request.
   for (const { client } of attempts) client.finish();
   const texts = await Promise.all(attempts.map(({ rest }) => rest));

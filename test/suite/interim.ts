@@ -80,7 +80,7 @@ export const interim = {
     // On some hosts, the client gets no response, and the promise rejects when the test ends.
     answering.catch(() => {});
     const call = await t.upstream.call();
-    await until(() => client.interim === 1, "the interim response", 2000);
+    await until(() => client.interim === 1, "the interim response");
     call.reply(200, [], "final");
     expect(await answering).toMatchObject({ status: 200, text: "final" });
   },
@@ -162,7 +162,7 @@ export const interim = {
     expect(call.all("expect")).toEqual(["100-continue"]);
     expect(client.interim).toBe(0);
     call.write("HTTP/1.1 100 Continue\r\n\r\n");
-    await until(() => client.interim === 1, "100 Continue", 900);
+    await until(() => client.interim === 1, "100 Continue");
     client.send("hello");
     await call.done;
     expect(call.text).toBe("hello");

@@ -68,7 +68,7 @@ export const options = {
     const { calls, links } = t.upstream;
     await until(() => calls.every((call) => call.state !== "reading"), "broken off");
     expect(calls.filter((call) => call.state === "complete")).toEqual([]);
-    for (const { link } of calls) await within(link.closed, "the upstream's connection", 1500);
+    for (const { link } of calls) await within(link.closed, "the upstream's connection");
     expect((await t.ask(request("GET", "/after"), "limited")).status).toBe(200);
     expect(links.filter((link) => link.calls.length > 1)).toEqual([]);
   },
@@ -89,7 +89,7 @@ export const options = {
         () => 413,
       ),
     ).toBe(413);
-    await within(call.link.closed, "the upstream's connection closed", 1500);
+    await within(call.link.closed, "the upstream's connection closed");
     expect(call.state).toBe("cut");
     expect(call.length).toBeLessThanOrEqual(1000);
   },
@@ -133,7 +133,7 @@ export const options = {
         const call = await t.upstream.call();
         await until(() => call.length === 4, `${setup}: half the body`);
         client.leave(how);
-        await within(call.link.closed, `${setup}: the upstream's connection closed`, 1000);
+        await within(call.link.closed, `${setup}: the upstream's connection closed`, 8000);
         expect(call.state, setup).toBe("cut");
         await t.upstream.reset();
       }

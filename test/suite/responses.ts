@@ -81,7 +81,7 @@ export const responses = {
     const calls = t.upstream.calls.filter(({ target }) => target === "/as/GET");
     expect(calls.map(({ method }) => method)).toEqual(["GET", "GET", "GET"]);
     const closed = Promise.all(calls.map(({ link }) => link.closed));
-    await within(closed, "the upstream's connections closed", 1500);
+    await within(closed, "the upstream's connections closed");
   },
 
   async "a GET that onRequest changes into HEAD gets an empty body, and the connection stays usable"(
@@ -281,7 +281,7 @@ export const responses = {
     const pieces = client.pieces(await client.readHead());
     const call = await t.upstream.call();
     for (let count = 0; count < 3; count++) {
-      const { done, value } = await within(pieces.next(), `event ${count}`, 2000);
+      const { done, value } = await within(pieces.next(), `event ${count}`);
       expect(done ? "" : value.toString("latin1")).toBe(`data: ${count}\n\n`);
       call.write(chunk(`data: ${count + 1}\n\n`));
     }

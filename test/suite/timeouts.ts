@@ -5,18 +5,20 @@ import type { Tools } from "./_suite.ts";
 import { pause, within } from "../helpers/wait.ts";
 import { chunk, type Header, lastChunk, request } from "../helpers/wire.ts";
 
-/** A pause in milliseconds. It is longer than the timeouts of the setup, which are 500 ms. */
+/** A pause in milliseconds. It is longer than `idleTimeout` of the setup `stalling`, which is 500 ms. */
 const past = 750;
+/** A time in milliseconds. It is longer than the timeouts of the setup `lasting`, which are 2 s. */
+const long = 3000;
 
 /**
  * Uploads ten chunks of this size, which takes longer than the timeout, and expects that the upload is not truncated.
  */
 async function expectNotCut(t: Tools, size: number): Promise<void> {
-  const client = await t.connect("timeouts");
+  const client = await t.connect("lasting");
   client.send(request("POST", "/", [["Content-Length", `${10 * size}`]]));
   for (let count = 0; count < 10; count++) {
     client.send("x".repeat(size));
-    await pause(past / 10);
+    await pause(long / 10);
   }
   expect(await client.read()).toMatchObject({ status: 200, text: "x".repeat(10 * size) });
 }
@@ -46,7 +48,7 @@ export const timeouts = {
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
-    const answer = await t.ask(request("GET", "/"), "timeouts");
+    const answer = await t.ask(request("GET", "/"), "stalling");
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
     const call = await t.upstream.call();
     await within(call.link.closed, "the upstream's connection closed");
@@ -57,7 +59,7 @@ export const timeouts = {
   ): Promise<void> {
     t.upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
-    const answer = await t.ask(request("GET", "/"), "timeouts");
+    const answer = await t.ask(request("GET", "/"), "stalling");
     expect(answer).toMatchObject({ status: 200, text: "half", cut: true });
   },
 
@@ -69,7 +71,7 @@ export const timeouts = {
         call.write(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n${field}\r\n\r\n`);
         call.write(field.startsWith("Transfer") ? chunk(half) : half);
       };
-      const answer = await t.ask(request("GET", "/"), "timeouts");
+      const answer = await t.ask(request("GET", "/"), "stalling");
       expect(answer, field).toMatchObject({ status: 200, length: 20, cut: true });
       expect(answer.get("content-encoding")).toBe("gzip");
       const call = t.upstream.calls.at(-1);
@@ -90,7 +92,7 @@ export const timeouts = {
     ] as const) {
       const fields: Header[] = coding === undefined ? [] : [["Content-Encoding", coding]];
       t.upstream.script = (call) => call.reply(200, fields, body);
-      const client = await t.connect("timeouts");
+      const client = await t.connect("lasting");
       for (let count = 0; count < 2; count++) {
         client.send(request("GET", "/", [["Accept-Encoding", "gzip, br"]]));
         const answer = await client.read();
@@ -108,20 +110,20 @@ export const timeouts = {
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
       for (let count = 0; count < 10; count++) {
         call.write(chunk(`${count}`));
-        await pause(past / 10);
+        await pause(long / 10);
       }
       call.write(lastChunk);
     };
-    const answer = await t.ask(request("GET", "/"), "timeouts");
+    const answer = await t.ask(request("GET", "/"), "lasting");
     expect(answer).toMatchObject({ status: 200, text: "0123456789", cut: false });
   },
 
   async "`timeout` does not stop a chunked upload that keeps arriving"(t: Tools): Promise<void> {
-    const client = await t.connect("timeouts");
+    const client = await t.connect("lasting");
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
     for (let count = 0; count < 10; count++) {
       client.send(chunk(`${count}`));
-      await pause(past / 10);
+      await pause(long / 10);
     }
     client.send(lastChunk);
     expect(await client.read()).toMatchObject({ status: 200, text: "0123456789" });
@@ -141,7 +143,7 @@ export const timeouts = {
 
   async "a large upload with Content-Length that stalls becomes 504"(t: Tools): Promise<void> {
     t.upstream.script = () => {};
-    const client = await t.connect("timeouts");
+    const client = await t.connect("lasting");
     client.send(request("POST", "/", [["Content-Length", "200000"]]));
     for (let count = 0; count < 10; count++) {
       client.send("x".repeat(10_000));
@@ -162,7 +164,7 @@ export const timeouts = {
       await pause(past);
       call.write(chunk("data: 2\n\n"), lastChunk);
     };
-    const answer = await t.ask(request("GET", "/"), "timeouts");
+    const answer = await t.ask(request("GET", "/"), "stalling");
     expect(answer).toMatchObject({ text: "data: 1\n\ndata: 2\n\n", cut: false });
   },
 
@@ -174,10 +176,10 @@ export const timeouts = {
       call.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
       await call.pour(size);
     };
-    const client = await t.connect("timeouts");
+    const client = await t.connect("lasting");
     client.send(request("GET", "/"));
     const head = await client.readHead();
-    await pause(past);
+    await pause(long);
     expect(await client.readBody(head)).toMatchObject({
       length: size,
       cut: false,

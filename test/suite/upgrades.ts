@@ -578,15 +578,15 @@ export const upgrades = {
 
   async "no deadline applies to an open WebSocket"(t: Tools): Promise<void> {
     echoing(t);
-    // `timeout` and `idleTimeout` of this proxy are 500 ms. On a busy machine, a handshake may take longer, and gets 504.
+    // `timeout` and `idleTimeout` of this proxy are 2 s. On a busy machine, a handshake may take longer, and gets 504.
     let client: Awaited<ReturnType<typeof open>> | undefined;
     for (let attempt = 0; client === undefined; attempt++) {
-      client = await open(t, { setup: "timeouts" }).catch((error: unknown) => {
+      client = await open(t, { setup: "lasting" }).catch((error: unknown) => {
         if (attempt === 9 || !String(error).includes("504")) throw error;
         return undefined;
       });
     }
-    await new Promise((resolve) => setTimeout(resolve, 750));
+    await pause(3000);
     client.socket.send("still there");
     expect(await client.next()).toBe("still there");
     client.socket.close();
@@ -601,7 +601,7 @@ export const upgrades = {
         t.upstream.script = () => {};
         const client = await t.connect();
         client.send(request("GET", "/", handshake));
-        await until(() => t.upstream.calls.length > 0, "the handshake at the upstream", 2000);
+        await until(() => t.upstream.calls.length > 0, "the handshake at the upstream");
         const call = await t.upstream.call();
         client.leave(how);
         if (isAnswered) {
@@ -610,7 +610,8 @@ export const upgrades = {
           accepted[1] = acceptOf(call.get("sec-websocket-key") ?? "");
           call.reply("101 Switching Protocols", [...handshake.slice(0, 2), accepted], null);
         }
-        await within(call.link.closed, `the end of the upstream's connection after ${how}`, 1000);
+        // The limit is shorter than `tunnelCloseTimeout`.
+        await within(call.link.closed, `the end of the upstream's connection after ${how}`, 8000);
         await t.upstream.reset();
       }
     }

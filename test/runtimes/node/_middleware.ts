@@ -162,6 +162,6 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     });
     const answer = await apps.ask(port, request("GET", "/"));
     expect(answer).toMatchObject({ text: "instead", cut: false });
-    await within(apps.only().link.closed, "the upstream's connection closed", 1000);
+    await within(apps.only().link.closed, "the upstream's connection closed");
   });
 }

@@ -84,8 +84,13 @@ test.each(["retry", "bodyLimit"])(
   async (option) => {
     const options: Options = option === "retry" ? { retry: { attempts: 2 } } : { bodyLimit: 1e6 };
     const proxy = createProxy({ target: upstream.url, ...options });
+    let isText = false;
+    const readAsText = (req: IncomingMessage): void => {
+      req.setEncoding("utf8");
+      isText = true;
+    };
     const port = await apps.serve("node", (req, res) => {
-      if (req.headers["x-text"]) setTimeout(() => req.setEncoding("utf8"), 20);
+      if (req.headers["x-text"]) setTimeout(() => readAsText(req), 20);
       proxy.nodeHandler(req, res);
     });
     const client = await apps.connect(port);
@@ -96,7 +101,7 @@ test.each(["retry", "bodyLimit"])(
       ]),
       chunk("one"),
     );
-    await pause(60);
+    await until(() => isText, "the change of the encoding");
     client.send(chunk("two"), "0\r\n\r\n");
     expect((await client.read()).status).toBeGreaterThanOrEqual(400);
     await until(() => upstream.calls.every(({ state }) => state !== "reading"), "the upload's end");

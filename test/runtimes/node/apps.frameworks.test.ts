@@ -5,6 +5,7 @@ import Koa from "koa";
 import { expect, test } from "vitest";
 import { createProxy } from "#fetchway";
 import { useApps } from "../../helpers/apps.ts";
+import { until } from "../../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../../helpers/wire.ts";
 
 const apps = useApps();
@@ -139,7 +140,8 @@ test("Express: `res.statusCode` is the upstream's status when the response is fi
   upstream.script = (call) => call.reply(418, [], "teapot");
   const answer = await apps.ask(await apps.serve("node", app), request("GET", "/"));
   expect(answer).toMatchObject({ status: 418, text: "teapot" });
-  await expect.poll(() => finished).toEqual([418]);
+  await until(() => finished.length > 0, "the event");
+  expect(finished).toEqual([418]);
 });
 
 test("Express: if a parser has read the body, the error handler gets a TypeError that names the fix", async () => {

@@ -206,7 +206,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
       stream.on("error", () => {});
       await within(new Promise((resolve) => stream.once("data", resolve)), "half the body");
       stream.close(8);
-      await within(apps.only().link.closed, "the upstream's connection closed", 1000);
+      await within(apps.only().link.closed, "the upstream's connection closed");
     });
   });
 
@@ -217,7 +217,7 @@ describe.each(Object.entries(servers))("the HTTP/2 server of %s", (_, listen) =>
       stream.on("error", () => {});
       const call = await upstream.call();
       stream.close(8);
-      await within(call.link.closed, "the upstream's connection closed", 1000);
+      await within(call.link.closed, "the upstream's connection closed");
     });
   });
 

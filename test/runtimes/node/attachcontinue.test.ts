@@ -106,7 +106,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await send(port);
     const heading = client.readHead();
-    await until(() => client.interim === 1, "100 Continue", 5000);
+    await until(() => client.interim === 1, "100 Continue");
     client.send("hello");
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "hello" });
   });

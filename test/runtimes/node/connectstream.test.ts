@@ -470,7 +470,7 @@ describe("a tunnel", () => {
 
   test("a tunnel that is silent for tunnelTimeout is closed on both sides", async () => {
     const sockets = switching();
-    const front = await serveProxy({ tunnelTimeout: 200 });
+    const front = await serveProxy({ tunnelTimeout: 2000 });
     const [stream, socket] = await openBoth(front, sockets);
     const closed = [closeOf(socket), closeOf(stream)];
     await within(Promise.all(closed), "the end of both sides");

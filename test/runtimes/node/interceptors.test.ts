@@ -16,26 +16,30 @@ afterAll(async () => {
   await Promise.all([first.stop(), second.stop()]);
 });
 
-const fallback: Interceptor = (next) => async (request, scope) => {
-  const late = new ProxyError("http_response_timeout");
-  const timer = setTimeout(() => scope.abort(late), 200);
-  try {
-    return await next(request, scope);
-  } catch (error) {
-    if (!(error instanceof ProxyError) || request.body !== null) throw error;
-    return await next({ ...request, upstream: parseTarget(second.url) }, scope.again());
-  } finally {
-    clearTimeout(timer);
-  }
-};
+const fallback =
+  (deadline: number): Interceptor =>
+  (next) =>
+  async (request, scope) => {
+    const late = new ProxyError("http_response_timeout");
+    const timer = setTimeout(() => scope.abort(late), deadline);
+    try {
+      return await next(request, scope);
+    } catch (error) {
+      if (!(error instanceof ProxyError) || request.body !== null) throw error;
+      return await next({ ...request, upstream: parseTarget(second.url) }, scope.again());
+    } finally {
+      clearTimeout(timer);
+    }
+  };
 
-const start = (): ReturnType<typeof createProxy> =>
-  createProxy({ target: first.url, retry: false, interceptors: { request: [fallback] } });
+/** @param deadline the deadline in milliseconds; by default, no test waits for it */
+const start = (deadline = 20_000): ReturnType<typeof createProxy> =>
+  createProxy({ target: first.url, retry: false, interceptors: { request: [fallback(deadline)] } });
 
 test.each(["is late", "breaks off"])(
   "an interceptor sends the request to another upstream when the first one %s",
   async (how) => {
-    const proxy = start();
+    const proxy = start(how === "is late" ? 200 : undefined);
     first.script = (call) => (how === "is late" ? undefined : call.reset());
     second.script = (call) => call.reply(200, [], `the other: ${call.target}`);
     const response = await proxy.fetch(new Request("http://proxy.test/a?b"));

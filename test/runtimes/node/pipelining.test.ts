@@ -128,7 +128,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
   });
 
   test("pipelined requests that follow a failed request are still sent", async () => {
-    const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 1_000 })));
+    const client = await apps.connect(await serve(create({ bodyLimit: 10, timeout: 2_000 })));
     upstream.script = (call) => {
       if (call.method === "GET") call.reply(200, [], call.target);
       else if (call.target === "/reset") call.reset();
@@ -145,13 +145,13 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
   });
 
   test("`timeout` of a waiting pipelined request begins when the request is sent", async () => {
-    const timeout = 1000;
+    const timeout = 2000;
     const client = await apps.connect(await serve(create({ timeout })));
     upstream.script = async (call) => {
-      await pause(0.6 * timeout);
+      await pause(0.25 * timeout);
       call.reply(200, [], call.target);
     };
-    const targets = ["/1", "/2", "/3"];
+    const targets = ["/1", "/2", "/3", "/4", "/5", "/6"];
     client.send(...targets.map((target) => request("PUT", target, [], "x")));
     for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
   });
@@ -166,7 +166,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
       await call.done;
       await settled(() => upstream.calls.length, undefined, 50);
       client.leave(how);
-      await within(call.link.closed, `the end of the request after ${how}`, 1000);
+      await within(call.link.closed, `the end of the request after ${how}`);
       expect(upstream.calls).toHaveLength(1);
       await upstream.reset();
     }
@@ -217,7 +217,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     client.send(request("DELETE", "/1"));
     expect((await client.read()).text).toBe("sent away");
     client.send(request("GET", "/2"));
-    expect((await within(client.read(), "an answer", 2000)).text).toBe("got");
+    expect((await client.read()).text).toBe("got");
     proxy.destroy();
   });
 });

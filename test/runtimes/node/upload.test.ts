@@ -9,6 +9,7 @@ import { createProxy } from "../../../runtimes/node.ts";
 import { IncomingBody } from "../../../runtimes/node/incomingbody.ts";
 import { serve } from "../../helpers/serve.ts";
 import { FakeSink } from "../../helpers/sink.ts";
+import { until } from "../../helpers/wait.ts";
 
 test("an interrupted request body makes the sending fail, so that it never looks complete", async () => {
   const message = new PassThrough();
@@ -67,7 +68,7 @@ test.each(Object.keys(framings))(
       [req] = pair;
       proxy.nodeHandler(...pair);
     }, framings[framing] ?? {});
-    await expect.poll(() => req?.readableFlowing, { timeout: 5_000 }).toBe(false);
+    await until(() => req?.readableFlowing === false, "the pause of the upload");
     gate.resolve();
     expect((await uploaded).equals(BODY)).toBe(true);
   },

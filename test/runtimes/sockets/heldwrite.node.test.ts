@@ -73,6 +73,8 @@ test("if a write fails while a response waits to be read, the response is read b
   const usable: boolean[] = [];
   const results: unknown[] = [];
   const started = await upload("too large", ({ raw, socket }) => {
+    // On a busy machine, the timer of 200 ms could fire before the socket reads.
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     usable.push(socket.usable, isUnwrappedSocket(raw));
     socket.write(Buffer.alloc(100), (error) => results.push(error));
     usable.push(socket.usable);

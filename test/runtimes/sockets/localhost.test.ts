@@ -142,7 +142,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     names.zones["full.test"] = { addresses: [FIRST, SECOND], ttl: 60 };
     names.zones["slow.test"] = { addresses: [FIRST, SECOND, "127.0.0.4"], ttl: 60 };
     const dnsOptions = { servers: [names.address] };
-    const front = await startFront(runtime, { connectTimeout: 800, dns: dnsOptions });
+    const front = await startFront(runtime, { connectTimeout: 2500, dns: dnsOptions });
     opened.defer(() => front.close());
     expect(await ask(front, `http://full.test:${port}`)).toBe(
       "504 Gateway Timeout: connection_timeout\n",

@@ -70,7 +70,7 @@ describe("maxQueued", () => {
 
 test("a request that waits longer than queueTimeout is never sent", async () => {
   upstream.script = () => {};
-  const proxy = pooled({ maxSockets: 1, queueTimeout: 1000 });
+  const proxy = pooled({ maxSockets: 1, queueTimeout: 2000 });
   const first = ask(proxy, "/first");
   expect(await ask(proxy, "/late")).toBe(LIMITED);
   expect(originOf(proxy)).toEqual({ inUse: 1, free: 0, waiting: 0, tunnels: 0 });

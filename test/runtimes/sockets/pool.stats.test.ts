@@ -43,7 +43,7 @@ describe("the counters of `stats()`", () => {
   test("`timedOut` counts idle connections that are closed after freeSocketTimeout or socketTTL", async () => {
     const answers = (proxy: NodeProxy): Promise<string[]> =>
       Promise.all(Array.from({ length: 5 }, () => ask(proxy)));
-    for (const pool of [{ freeSocketTimeout: 50 }, { socketTTL: 100 }]) {
+    for (const pool of [{ freeSocketTimeout: 50 }, { socketTTL: 1500 }]) {
       const proxy = pooled(pool);
       await answers(proxy);
       await until(() => statsOf(proxy).closed === 5, "the connections closed");
@@ -53,13 +53,13 @@ describe("the counters of `stats()`", () => {
 
   test("`timedOut` does not count connections that are closed for other reasons", async () => {
     // The connection breaks while it is in use, after more time than `freeSocketTimeout`.
-    const proxy = pooled({ freeSocketTimeout: 100 });
+    const proxy = pooled({ freeSocketTimeout: 1500 });
     await ask(proxy);
     upstream.script = () => {};
     const since = performance.now();
     const answer = ask(proxy);
     const { link } = await upstream.call(1);
-    await until(() => performance.now() - since > 150, "the time of the idle connection");
+    await until(() => performance.now() - since > 1700, "the time of the idle connection");
     link.socket.destroy();
     expect(await answer).toMatch(/^502 /);
     await until(() => statsOf(proxy).closed === 1, "the connection closed");
@@ -87,7 +87,7 @@ describe("the counters of `stats()`", () => {
 
   test("stats() returns the same object until something changes", async () => {
     upstream.script = () => {};
-    const proxy = pooled({ maxSockets: 1, freeSocketTimeout: 100 });
+    const proxy = pooled({ maxSockets: 1, freeSocketTimeout: 1500 });
     let last = statsOf(proxy);
     const changed = async (what: string): Promise<void> => {
       await until(() => statsOf(proxy) !== last, what);

@@ -103,7 +103,7 @@ describe.runIf(process.platform === "linux")(
     test("the most recently used idle connections are kept up to the limit", async () => {
       const askAt = toMany({ maxTotalFreeSockets: 4 });
       for (let origin = 1; origin <= 20; origin++) expect(await askAt(origin)).toBe("200 ok");
-      await until(() => sockets.size === 4, "4 connections left", 2000);
+      await until(() => sockets.size === 4, "4 connections left");
       const last = [17, 18, 19, 20].map((origin) => `127.0.0.${origin}`);
       expect(left()).toEqual(last);
       for (const origin of [17, 18, 19, 20]) await askAt(origin);
@@ -111,7 +111,7 @@ describe.runIf(process.platform === "linux")(
       // After this request to origin 17, the connection to origin 18 has been idle longest.
       await askAt(17);
       await askAt(1);
-      await until(() => sockets.size === 4, "4 connections left", 2000);
+      await until(() => sockets.size === 4, "4 connections left");
       expect(left()).toEqual(["127.0.0.1", "127.0.0.17", "127.0.0.19", "127.0.0.20"]);
       expect(opened).toBe(21);
     });
@@ -121,7 +121,7 @@ describe.runIf(process.platform === "linux")(
       for (let round = 0; round < 5; round++) {
         const answers = await Promise.all(Array.from({ length: 30 }, (_, i) => askAt(i + 1)));
         expect(answers).toEqual(Array(30).fill("200 ok"));
-        await until(() => sockets.size === 2, "2 connections left", 2000);
+        await until(() => sockets.size === 2, "2 connections left");
       }
     });
 
@@ -129,7 +129,7 @@ describe.runIf(process.platform === "linux")(
       const askAt = toMany({ maxTotalFreeSockets: 0 });
       for (let count = 1; count <= 3; count++) {
         await askAt(1);
-        await until(() => sockets.size === 0, "no connection left", 2000);
+        await until(() => sockets.size === 0, "no connection left");
         expect(opened).toBe(count);
       }
     });

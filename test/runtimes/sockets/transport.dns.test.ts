@@ -62,7 +62,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
 
   test("an unknown name becomes dns_error, and a silent name server dns_timeout", async () => {
     await using names = await nameServer("127.0.0.1");
-    const pool = { connectTimeout: 300, dns: { servers: [names.address] } };
+    const pool = { connectTimeout: 2000, dns: { servers: [names.address] } };
     await using served = new Served(runtime, "?to", pool, { retry: false });
     expect(await served.ask("/?to=http://nowhere.test")).toBe("502 Bad Gateway: dns_error\n");
     names.silent = true;

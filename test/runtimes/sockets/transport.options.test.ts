@@ -44,7 +44,8 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
       if (call.target !== "/half") return;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));
     };
-    await using served = new Served(runtime, upstream.url, { timeout: 250 });
+    const pool = { timeout: 1500, freeSocketTimeout: 2000 };
+    await using served = new Served(runtime, upstream.url, pool);
     expect(await served.ask("/silent")).toBe("504 Gateway Timeout: connection_read_timeout\n");
     const half = await (await served.send("/half")).read();
     expect(half).toMatchObject({ status: 200, text: "half", cut: true });
@@ -52,21 +53,21 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     expect(await served.stats()).toMatchObject({ created: 2, closed: 2, timedOut: 2 });
     // The timeout does not apply to idle connections.
     expect(await served.ask("/later")).toBe("200 ok");
-    await until(() => upstream.openLinks === 0, "the idle connection closed", 6000);
+    await until(() => upstream.openLinks === 0, "the idle connection closed");
     expect(await served.stats()).toMatchObject({ created: 3, closed: 3, timedOut: 3 });
-  }, 15_000);
+  });
 
   test("socketTTL: an expired connection closes after its response, not during it", async () => {
     upstream.script = () => {};
-    await using served = new Served(runtime, upstream.url, { socketTTL: 300 });
+    await using served = new Served(runtime, upstream.url, { socketTTL: 1000 });
     const client = await served.send("/long");
     const call = await upstream.call(0);
     call.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nlon");
-    await new Promise((resolve) => setTimeout(resolve, 400));
+    await new Promise((resolve) => setTimeout(resolve, 1200));
     expect(call.link.isClosed).toBe(false);
     call.write("ger");
     expect(await client.read()).toMatchObject({ status: 200, text: "longer", cut: false });
-    await until(() => call.link.isClosed, "the connection closed", 1500);
+    await until(() => call.link.isClosed, "the connection closed", 3500);
     // Connections must also expire under steady traffic.
     upstream.script = (each) => each.reply(200);
     while (upstream.links.length < 4) expect(await served.ask("/")).toBe("200 ");
@@ -100,7 +101,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
 
   test("queueTimeout: a request that waits longer gets 503 and is never sent", async () => {
     upstream.script = () => {};
-    await using served = new Served(runtime, upstream.url, { maxSockets: 1, queueTimeout: 100 });
+    await using served = new Served(runtime, upstream.url, { maxSockets: 1, queueTimeout: 1500 });
     const first = await served.send("/first");
     await requestsAt(1);
     expect(await served.ask("/late")).toBe(LIMIT);
@@ -219,7 +220,7 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/")).toBe("200 ");
     upstream.calls[0]?.write("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned");
-    await until(() => upstream.openLinks === 0, "the connection closed", 1500);
+    await until(() => upstream.openLinks === 0, "the connection closed", 3500);
     expect(await served.ask("/next")).toBe("200 ");
     expect(upstream.links).toHaveLength(2);
   });

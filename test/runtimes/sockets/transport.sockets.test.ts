@@ -48,22 +48,22 @@ describe.each<RuntimeName>(["bun", "deno"])("on %s", (runtime) => {
     upstream.script = async (call) => {
       await call.done;
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-      for (let count = 0; count < 12; count++) {
+      for (let count = 0; count < 10; count++) {
         call.write(chunk(`${count}`));
-        await pause(60);
+        await pause(200);
       }
       call.write(lastChunk);
     };
-    await using served = new Served(runtime, upstream.url, { timeout: 500 });
+    await using served = new Served(runtime, upstream.url, { timeout: 1800 });
     const client = await served.connect();
     client.send(request("POST", "/", [["Transfer-Encoding", "chunked"]]));
-    for (let count = 0; count < 12; count++) {
+    for (let count = 0; count < 10; count++) {
       client.send(chunk(`${count}`));
-      await pause(60);
+      await pause(200);
     }
     client.send(lastChunk);
-    expect(await client.read()).toMatchObject({ status: 200, text: "01234567891011", cut: false });
-    expect(upstream.calls[0]?.text).toBe("01234567891011");
+    expect(await client.read()).toMatchObject({ status: 200, text: "0123456789", cut: false });
+    expect(upstream.calls[0]?.text).toBe("0123456789");
     expect(await served.stats()).toMatchObject({ timedOut: 0 });
   });
 

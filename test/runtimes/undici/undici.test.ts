@@ -157,7 +157,7 @@ describe("errors of undici", () => {
   test("explainError names the upstream for a refused connection, a silent upstream and a truncated response", async () => {
     const seen: string[] = [];
     const explain = (error: ProxyError): void => void seen.push(explainError(error));
-    const send = through(createAgentTransport(), { onError: explain, timeout: 50 });
+    const send = through(createAgentTransport(), { onError: explain, timeout: 1000 });
     upstream.script = () => {};
     await (await send("/silent")).text();
     upstream.script = (call) => {
@@ -171,7 +171,7 @@ describe("errors of undici", () => {
     })("/");
     const { host } = new URL(upstream.url);
     expect(seen).toEqual([
-      `http_response_timeout: ${host} does not answer: no response headers within 50 ms (see its log; the limit is timeout)`,
+      `http_response_timeout: ${host} does not answer: no response headers within 1000 ms (see its log; the limit is timeout)`,
       `http_response_incomplete: ${host} closed the connection in the middle of the response (see its log)`,
       "connection_refused: 127.0.0.1:1 (is it running?)",
     ]);
@@ -179,7 +179,7 @@ describe("errors of undici", () => {
 
   test("the proxy's `timeout` applies, and not the agent's timeouts", async () => {
     const send = through(createAgentTransport({ headersTimeout: 1, bodyTimeout: 1 }), {
-      timeout: 1500,
+      timeout: 3000,
     });
     upstream.script = (call) => {
       if (call.target === "/never") return;

@@ -36,7 +36,7 @@ export interface Outcome {
 }
 
 /** Milliseconds until a slowed upstream responds. */
-const SLOW = 2_000;
+const SLOW = 4_000;
 const CONCURRENCY = 6;
 const BEFORE = 120;
 const AFTER = 240;
@@ -91,7 +91,7 @@ async function run(fault: Fault, attemptTimeout: number): Promise<Outcome> {
     target,
     attemptTimeout,
     // Only requests that hang may reach this limit.
-    timeout: fault !== "hangs" ? 10 * SLOW : attemptTimeout > 0 ? 5_000 : 500,
+    timeout: fault !== "hangs" ? 10 * SLOW : attemptTimeout > 0 ? 5_000 : 2_500,
     // Two connections in a row may break before a request reaches another upstream.
     retry: { attempts: fault === "flaps" ? 2 : 1, statusCodes: fault === "500" ? [500] : [] },
   });
@@ -159,8 +159,8 @@ const outcomes = await Promise.all([
   run("killed", 0),
   run("flaps", 0),
   run("500", 0),
-  run("hangs", 500),
-  run("slow", 500),
+  run("hangs", 1_500),
+  run("slow", 1_500),
   run("hangs", 0),
 ]);
 for (const outcome of outcomes) console.log(JSON.stringify(outcome));

@@ -208,6 +208,16 @@ describe("host names with the option `resolve`", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
+  test("the upstreams of a host name that is added in use get their shares gradually", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1"];
+    const { target, ask } = make(names, ["http://app.test"]);
+    await ask();
+    target.add("http://other.test");
+    await until(() => target.states().length === 2, "the address of the other name");
+    expect(target.states().map(({ state }) => state)).toEqual(["up", "starting"]);
+  });
+
   test("nothing is looked up for a target that is an address, a socket or an app", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.9"];

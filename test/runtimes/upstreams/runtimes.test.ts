@@ -32,11 +32,11 @@ describe.each([
       if (each.fault !== "flaps") expect(each.state, each.fault).toBe("ejected");
     }
     // From the first request after the ejection on, the latency is as low as before the fault, because no request goes to the
-    // ejected upstream, which would delay it by 2 s or more. The machine has the same load before and after the fault.
+    // ejected upstream, which would delay it by 1.5 s. The machine has the same load before and after the fault.
     for (const each of outcomes.filter(({ fault }) => fault !== "flaps")) {
       expect(each.countAfter, JSON.stringify(each)).toBeGreaterThan(100);
       expect(each.strayed, JSON.stringify(each)).toBe(0);
-      const limit = Math.max(4 * each.p99Before, 1_500);
+      const limit = Math.max(4 * each.p99Before, 2_000);
       expect(each.p99After, JSON.stringify(each)).toBeLessThan(limit);
     }
     for (const each of outcomes.filter(
@@ -47,6 +47,6 @@ describe.each([
     // Without attemptTimeout, the requests fail that were sent to the hanging upstream before its ejection.
     expect(of("hangs", 0).gets[504]).toBeLessThan(20);
     // After the ejection, no request waits for the slow upstream.
-    expect(of("slow", 500).slowest).toBeLessThan(2_000);
+    expect(of("slow", 1_500).slowest).toBeLessThan(2_500);
   });
 });

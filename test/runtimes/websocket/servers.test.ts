@@ -6,7 +6,7 @@ import { connect } from "../../helpers/client.ts";
 import { echoMessages, handshake, sayHello } from "../../helpers/handshake.ts";
 import { type Program, startProgram } from "../../helpers/program.ts";
 import { Upstream } from "../../helpers/upstream.ts";
-import { until, within } from "../../helpers/wait.ts";
+import { pause, until, within } from "../../helpers/wait.ts";
 import { accept } from "../../helpers/websocket.ts";
 import { request } from "../../helpers/wire.ts";
 
@@ -80,7 +80,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
       const answered = once(socket, "message");
       socket.send("hello");
       await within(answered, "the echo");
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await pause(300);
     }
     expect(code).toBeUndefined();
     await until(() => code !== undefined, "the end of the silent WebSocket");

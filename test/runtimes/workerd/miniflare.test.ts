@@ -36,7 +36,7 @@ async function bundle(name: string): Promise<object> {
 }
 
 /** Messages that workerd prints for exceptions and failed bodies, which these tests cause on purpose. */
-const ORDINARY = /reading 'secret'|ProxyError: no .* within 200 ms/;
+const ORDINARY = /reading 'secret'|ProxyError: no .* within 1000 ms/;
 
 let miniflare: Miniflare;
 let port = 0;

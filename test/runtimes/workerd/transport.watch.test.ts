@@ -78,7 +78,7 @@ describe("response bodies", () => {
     }
     expect(sent).toBeLessThan(size / 2);
     client.leave("RST");
-    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2000);
+    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed");
   });
 
   test.each(["FIN", "RST"] as const)(
@@ -89,7 +89,7 @@ describe("response bodies", () => {
       const call = await upstream.call();
       await until(() => call.link.socket.bytesWritten > 0, "the head");
       client.leave(how);
-      await within(call.link.closed, "the upstream's connection closed", 2500);
+      await within(call.link.closed, "the upstream's connection closed");
     },
   );
 
@@ -97,7 +97,7 @@ describe("response bodies", () => {
     upstream.script = (call) => call.write(half);
     const answer = await (await send(request("GET", "/cancel"))).read();
     expect(answer.text).toBe("cancelled");
-    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 2500);
+    await within(upstream.calls[0]?.link.closed as Promise<void>, "the connection closed", 4000);
   });
 
   test("a response body that the upstream truncates never looks complete", async () => {

@@ -232,7 +232,7 @@ test("a large upload is not stopped if workerd always shows the same number of r
     const keys = Object.getOwnPropertySymbols(prototype);
     const key = keys.find(({ description }) => description === "length");
     Object.defineProperty(prototype, key, { get: () => 100000n });
-    export default createProxy({ target: "${origin.url}", timeout: 500 });`;
+    export default createProxy({ target: "${origin.url}", timeout: 2000 });`;
   try {
     await using program = await startWorker("uncounted", contents, forWorkers);
     const [, port] = await program.printed(/"port":\s*(\d+)/);
@@ -240,7 +240,7 @@ test("a large upload is not stopped if workerd always shows the same number of r
     client.send(request("POST", "/", [["Content-Length", "100000"]]));
     for (let count = 0; count < 10; count++) {
       client.send("x".repeat(10_000));
-      await pause(75);
+      await pause(300);
     }
     expect((await client.read()).status).toBe(200);
     expect(origin.calls[0]).toMatchObject({ state: "complete", length: 100_000 });

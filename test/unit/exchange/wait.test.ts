@@ -144,6 +144,20 @@ describe("an upstream that refuses connections", () => {
     await expectIdle(setup, ...all);
   });
 
+  test.each(["connection_timeout", "tls_certificate_error", "destination_ip_unroutable"] as const)(
+    "if a look fails without a connection (%s), the upstream does not count as back, and the next request is a look",
+    async (code) => {
+      const states: string[] = [];
+      const setup = setUp(refuse, { onWait: ({ state }) => void states.push(state) });
+      const all = [await setup.send(), await setup.send(), await setup.send()];
+      setup.transport.answer = failWith(code);
+      await vi.advanceTimersByTimeAsync(50);
+      expect(all.map(({ status }) => status)).not.toContain(undefined);
+      expect(states).toEqual(["waiting", "over"]);
+      await expectIdle(setup, ...all);
+    },
+  );
+
   test("an upstream that is back gets the waiting requests gradually: after each response, two more are sent", async () => {
     const setup = setUp(refuse);
     const all: Sent[] = [];

@@ -12,6 +12,7 @@ import {
   streamOf,
   textOf,
 } from "../../helpers/fakes.ts";
+import { within } from "../../helpers/wait.ts";
 
 /** A `fetch` that does not settle until it is aborted. */
 const never: FetchLike = (_, { signal }) =>
@@ -157,8 +158,7 @@ describe("the scope of an exchange over `fetch`", () => {
     let answer: ((late: Response) => void) | undefined;
     const deaf: FetchLike = () => new Promise((resolve) => (answer = resolve));
     const sent = send(deaf, {}, new Scope(new FakeClient(), 10, 0));
-    const late = new Promise((resolve) => setTimeout(resolve, 200, "still waiting"));
-    await expect(Promise.race([sent, late])).rejects.toEqual(
+    await expect(within(sent, "the timeout")).rejects.toEqual(
       proxyError("http_response_timeout", 504),
     );
     answer?.(new Response(streamOf(["a"], cancelled)));

@@ -1,10 +1,12 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { ProxyError } from "../../../src/error.ts";
 import { Queue, type QueuedJob } from "../../../src/http1/queue.ts";
 import type { Place, Places } from "../../../src/transport/claim.ts";
-import { pause, until } from "../../helpers/wait.ts";
+import { pause } from "../../helpers/wait.ts";
+
+afterEach(() => void vi.useRealTimers());
 
 class Item implements QueuedJob {
   place: Place | undefined;
@@ -73,18 +75,21 @@ test("the queue holds at most maxQueued requests", () => {
   expect(namesIn(queue)).toBe("ab");
 });
 
-test("a request waits no longer than queueTimeout, also if it is behind other requests", async () => {
+test("a request waits no longer than queueTimeout, also if it is behind other requests", () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   const [queue, items] = queueOf("ab", { queueTimeout: 1000 });
-  await pause(400);
+  vi.advanceTimersByTime(400);
   for (const name of "cd") queue.push((items[name] = new Item(name)));
   queue.remove(items["a"] as Item);
-  await until(() => items["b"]?.error !== undefined, "b");
+  vi.advanceTimersByTime(610);
   expect(items["b"]?.error?.code).toBe("connection_limit_reached");
   expect([items["a"]?.error, items["c"]?.error, queue.length]).toEqual([undefined, undefined, 2]);
-  await until(() => items["d"]?.error !== undefined, "d");
+  vi.advanceTimersByTime(400);
+  expect(items["d"]?.error).toBeDefined();
   expect(queue.length).toBe(0);
   queue.push((items["e"] = new Item("e")));
-  await until(() => items["e"]?.error !== undefined, "e");
+  vi.advanceTimersByTime(1010);
+  expect(items["e"]?.error).toBeDefined();
 });
 
 describe("a removed request", () => {

@@ -1,6 +1,7 @@
 import { BlockList, isIP } from "node:net";
 import fc from "fast-check";
 import { describe, expect, test, vi } from "vitest";
+import { RecentMap } from "../../../src/recentmap.ts";
 import { checkRange, unmapAddress } from "../../../src/target/address.ts";
 import { compileTrust } from "../../../src/request/trust.ts";
 
@@ -212,13 +213,17 @@ describe("compileTrust", () => {
 
   test("a list of 101 ranges is parsed only once, although a generation of the cache holds only 100", () => {
     const entries = Array.from({ length: 101 }, (_, i) => `2001:db8:${i.toString(16)}::/48`);
-    for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
-    const parse = vi.spyOn(URL, "parse");
+    const set = vi.spyOn(RecentMap.prototype, "set");
     try {
       for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
-      expect(parse).not.toHaveBeenCalled();
+      const parsed = new Map(set.mock.calls);
+      expect([...parsed.keys()]).toEqual(entries);
+      set.mockClear();
+      for (const entry of entries) expect(checkRange(entry)).toBeUndefined();
+      // Ranges of the older generation are moved to the younger one, as the same objects.
+      for (const [entry, ranges] of set.mock.calls) expect(ranges).toBe(parsed.get(entry));
     } finally {
-      parse.mockRestore();
+      set.mockRestore();
     }
   });
 

@@ -281,7 +281,7 @@ export async function callAll(
         }
         call.end();
       }),
-      deadline: await unary("Hang", Buffer.from("x"), 150),
+      deadline: await unary("Hang", Buffer.from("x"), 1500),
       cancel: await chat(async (call, messages) => {
         call.write(Buffer.from("x"));
         await until(() => messages.length === 1, "the first answer");

@@ -33,7 +33,7 @@ import { patience, until, within } from "../../../helpers/wait.ts";
 const MIB = 1024 * 1024;
 /** The path of a proxy with short deadlines, for attacks that only a deadline ends. */
 const SOON = "/soon";
-const DEADLINE = 500;
+const DEADLINE = 1500;
 
 const good = createServer((_, res) => res.end("good"));
 let goodUrl: string;

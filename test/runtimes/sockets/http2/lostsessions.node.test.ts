@@ -78,7 +78,7 @@ describe.each(Object.entries(handlers))("in %s", (_, makeHandler) => {
     await until(() => sent === (sent = socket.bytesWritten) && sent > 0, "a write that waits");
     expect(upstream.openLinks).toBe(STREAMS);
     client.resetAndDestroy();
-    await until(() => upstream.openLinks === 0, "the end of the upstream's connections", 5_000);
+    await until(() => upstream.openLinks === 0, "the end of the upstream's connections", 20_000);
     await until(() => socket.destroyed, "the end of the connection");
   });
 });

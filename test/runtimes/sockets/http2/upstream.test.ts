@@ -505,7 +505,7 @@ describe("connections", () => {
 
   test("`maxQueued` and `queueTimeout` apply to waiting requests", async () => {
     const [upstream, url, release] = await holding(1);
-    const proxy = proxyTo(url, { maxSockets: 1, maxQueued: 1, queueTimeout: 100 });
+    const proxy = proxyTo(url, { maxSockets: 1, maxQueued: 1, queueTimeout: 1500 });
     const first = ask(proxy, 1);
     await until(() => upstream.requests === 1, "the request");
     const waiting = proxy.fetch(get());
@@ -537,10 +537,10 @@ describe("connections", () => {
 
   test("`socketTTL`: an old connection takes no further request", async () => {
     const [upstream, url, release] = await holding();
-    const proxy = proxyTo(url, { socketTTL: 50 });
+    const proxy = proxyTo(url, { socketTTL: 1600 });
     const first = ask(proxy, 1);
     await until(() => upstream.requests === 1, "the request");
-    await pause(60);
+    await pause(1700);
     const second = ask(proxy, 1);
     await until(() => upstream.requests === 2, "the second request");
     expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1], [1]]);
@@ -576,6 +576,7 @@ describe("connections", () => {
       const target = { url, http2: true };
       const options = connectTimeout === undefined ? {} : { connectTimeout };
       const patient = proxyFetch(get(), target, options);
+      await until(() => upstream.connections.length === 1, "the connection");
       const { status } = await within(proxyFetch(get(), target, { connectTimeout: 50 }), "the 504");
       expect(status).toBe(504);
       expect(upstream.connections.map(({ isClosed }) => isClosed)).toEqual([false]);
@@ -826,11 +827,13 @@ describe("requests that the upstream has not processed", () => {
 
 describe("responses whose head and body arrive in one read", () => {
   /** Sends a request to an HTTP/2 upstream; returns the calls with which the proxy has written the response to the client. */
-  async function writesOf(script: RawUpstream["script"]): Promise<string[]> {
+  async function writesOf(
+    script: (...args: [...Parameters<RawUpstream["script"]>, string[]]) => void,
+  ): Promise<string[]> {
     const [upstream, url] = await raw();
-    upstream.script = script;
     const proxy = proxyTo(url);
     const writes: string[] = [];
+    upstream.script = (connection, id) => script(connection, id, writes);
     const authority = await open(
       createHttp((req, res) => {
         for (const name of ["flushHeaders", "write", "end"] as const) {
@@ -870,9 +873,11 @@ describe("responses whose head and body arrive in one read", () => {
   });
 
   test("the beginning of a body is written to the client without waiting for the rest", async () => {
-    const writes = await writesOf((connection, id) => {
+    const writes = await writesOf((connection, id, written) => {
       connection.send(responseHead(id), frame(DATA, 0, id, Buffer.from("early, ")));
-      setTimeout(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))), 50);
+      void until(() => written.join("").includes("early"), "the beginning")
+        .catch(() => {})
+        .then(() => connection.send(frame(DATA, END_STREAM, id, Buffer.from("late"))));
     });
     expect(writes.join("|")).toMatch(/^write early, \|(?:write|end) late/);
   });

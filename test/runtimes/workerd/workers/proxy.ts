@@ -46,7 +46,7 @@ const ways: Record<string, Way> = {
   watched: (request, env) =>
     proxyOf("watched", env.SERVICE, { idleTimeout: 20_000 }).fetch(request),
   impatient: (request, env) =>
-    proxyOf("impatient", env.SERVICE, { idleTimeout: 200 }).fetch(request),
+    proxyOf("impatient", env.SERVICE, { idleTimeout: 1000 }).fetch(request),
   app: (request) => proxyOf("app", app).fetch(request),
   appWatched: (request) => proxyOf("appWatched", app, { idleTimeout: 20_000 }).fetch(request),
   waiting(request, _, context) {
