@@ -36,7 +36,7 @@ export interface Contestant {
   readonly role: Role;
   /** The name of a contestant with the role "own" or "naive" with which this one is also compared. */
   readonly rival?: string;
-  /** The name of the floor with which this contestant is compared; `floor` on Node. */
+  /** The name of the floor with which this contestant is compared; undefined for none. */
   readonly floor?: string;
   /** The packages or commands that the contestant uses, besides Fetchway and Node. */
   readonly uses: readonly string[];

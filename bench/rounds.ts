@@ -53,8 +53,8 @@ interface RoundOptions {
   /** The TLS settings; undefined if neither the proxies nor the upstream use TLS. */
   readonly tls?: Tls & { readonly isUpstreamSecure: boolean };
   /**
-   * Whether a second of load precedes each round, in which connections to the upstream that were closed since the last round
-   * are opened again.
+   * Whether a second of load, which is not measured, precedes each round. It opens the connections to the upstream again that
+   * were closed since the last round.
    */
   readonly primes?: boolean;
 }
@@ -210,7 +210,7 @@ async function measureCell(cell: Cell): Promise<Measurement[]> {
 }
 
 /**
- * Starts a contestant on its core.
+ * Starts a contestant on the cores of `pins`, and waits until it is ready.
  * @throws Error that says why it cannot run
  */
 export async function startContestant(

@@ -1,8 +1,8 @@
 /**
- * The upstream of every contestant. It uses as little CPU time as Node allows, so that it does not limit the proxies.
+ * The upstream in most benches. It uses as little CPU time as Node allows, so that it does not limit the proxies.
  *
  * It implements only the part of HTTP/1.1 that the workloads need, on sockets instead of `node:http`. It builds each response
- * only once, and reads only the header fields that it needs.
+ * to a GET only once, and reads only the header fields that it needs.
  */
 import { readFileSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";

@@ -64,11 +64,11 @@ const OWN_PROTOCOLS: ReadonlySet<string | undefined> = new Set(["vite-hmr", "vit
  * Creates a plugin for Vite that forwards requests and WebSockets by their path.
  *
  * A prefix matches whole segments: `"/api"` matches `/api` and `/api/x`, and not `/apix`; the longest prefix takes precedence.
- * The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so are all other
- * requests. If a request gets no response from the upstream, Vite's logger logs that, unless the client has disconnected, or
- * the route has `onError`.
+ * The prefix stays in the path unless `stripPrefix` removes it. Vite's own WebSocket is left to Vite, and so are all requests
+ * that match no prefix. If a request gets no response from the upstream, Vite's logger logs that, unless the client has
+ * disconnected, or the route has `onError`.
  *
- * While an upstream restarts, requests wait up to 5 s for it, and Vite's logger says so: the option `wait` of a route changes
+ * While an upstream restarts, requests wait up to 5 s for it, and Vite's logger says so. The option `wait` of a route changes
  * that time, and `wait: 0` lets requests fail immediately.
  * @throws TypeError that names each bad prefix and each bad option with its route, and the fix
  * @example

@@ -97,10 +97,10 @@ const runtime: Runtime = {
 /**
  * Forwards a request to a target and resolves to the response to return.
  *
- * This function does not get Bun's server, which has three effects: the server's own idle timeout applies (10 s by default),
+ * This function does not get Bun's server. That has three effects: the server's own idle timeout applies (10 s by default),
  * unless the handler turns it off; the upstream does not learn the client's address; and a WebSocket handshake gets 501. None
- * of these applies to `createProxy(…).fetch`, which gets the server, nor to this function under srvx and h3, which keep the
- * server on the request.
+ * of these effects occurs with `createProxy(…).fetch`, which gets the server, nor with this function under srvx and h3, which
+ * keep the server on the request.
  * @example
  * ```ts
  * export default {

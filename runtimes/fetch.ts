@@ -1,6 +1,6 @@
 /**
- * The thin entry over a runtime's own pooled client, its `fetch`: `fetchway/fetch`, and `fetchway` on runtimes without
- * a separate entry. On Bun and Deno, it is the alternative to Fetchway's own client; on Node, `fetchway/undici` is.
+ * The thin entry over a runtime's own HTTP client, its `fetch`: `fetchway/fetch`, and `fetchway` on runtimes without
+ * a separate entry. On Bun and Deno, it is the alternative to Fetchway's own HTTP client; on Node, `fetchway/undici` is.
  *
  * It lacks everything that `fetch` does not support; docs/clients.md lists what each runtime's `fetch` loses. There are no unix
  * sockets, no TLS options, no options of connections (`pool`), and no `stats()`. The entry reads web requests only, so that

@@ -37,7 +37,7 @@ export interface RuntimeParts {
   /** Reports failures to the developer of an app without `onError` and `onRequestEnd`; undefined to report none. */
   log?: LogFailure;
   /**
-   * Makes the requests wait for their upstreams; undefined on runtimes whose HTTP client does not report refused connections.
+   * Makes the `HeldRequests` of a proxy; undefined on runtimes whose HTTP client does not report refused connections.
    */
   holdRequests?: typeof holdRequests;
   /** Whether code of the app has used the body of a response; by default, `bodyUsed` says so. */
@@ -80,7 +80,7 @@ const ADDED_BY_PROXY = new NameSet(["forwarded", "via"], undefined, ["x-forwarde
 // All plans share these sets: an app that passes a new options object with each call compiles a plan for each request.
 const DROPPED = new NameSet(REQUEST_DROPPED, REQUEST_ASSERTIONS);
 /**
- * The fields that are dropped from the request of a trusted peer, by the style that this proxy writes. They include the
+ * For each style that this proxy may write, the fields that are dropped from the request of a trusted peer. They include the
  * forwarding fields of the other style, so that the two styles cannot contradict each other.
  */
 const DROPPED_IF_TRUSTED: Readonly<Record<ForwardedStyle, NameSet>> = {

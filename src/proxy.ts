@@ -144,7 +144,7 @@ export interface Explanation {
   readonly dropped: readonly ExplainedField[];
 }
 
-/** The method `explain`, which proxies have on the runtimes where Fetchway's own client writes the requests. */
+/** The method `explain`, which proxies have on the runtimes where Fetchway's own HTTP client writes the requests. */
 export interface ExplainingProxy {
   /**
    * Explains how a request would be forwarded, field by field, without sending it. The request passes the same steps as on

@@ -1,4 +1,4 @@
-/** Fetchway on Bun. It uses no modules of Node. */
+/** Fetchway on Bun, over sockets. */
 import { createProxy } from "#fetchway";
 import { getEnv, serveBun } from "../../test/helpers/serve.bun.ts";
 

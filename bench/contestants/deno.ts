@@ -1,4 +1,4 @@
-/** Fetchway on Deno. It uses no modules of Node. */
+/** Fetchway on Deno, over sockets. */
 import { createProxy } from "#fetchway";
 import { getEnv, serveDeno } from "../../test/helpers/serve.deno.ts";
 

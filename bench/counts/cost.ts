@@ -16,8 +16,8 @@ const SMALLEST_BATCH = 20;
 const BATCHES = 9;
 
 /**
- * The flags that make V8 use a single thread. Then the number of requests decides when V8 optimizes code and collects
- * garbage, not the clock.
+ * Flags of V8. With a single thread, the number of requests decides when V8 optimizes code and collects garbage, not the
+ * clock. A large space for young objects makes collections rare.
  */
 const FLAGS = [
   "--single-threaded",

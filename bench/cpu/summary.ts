@@ -50,8 +50,8 @@ export interface Summary extends Machine {
    */
   readonly cpuTimes: Readonly<Record<string, ByContestant<Figure | string>>>;
   /**
-   * The CPU time of Fetchway's contestants as ratios to that of other contestants, by workload. It has only the ratios
-   * for which there is a goal.
+   * The CPU time of Fetchway's contestants as ratios to that of other contestants, by workload. It has only the bases
+   * for which the contestant has a goal.
    */
   readonly ratios: Readonly<Record<string, ByContestant<Partial<Record<Base, Figure>>>>>;
   /** Requests per second and p99 in ms, with the workload `LOAD`. */
@@ -242,7 +242,7 @@ function toLoadTable({ load }: Summary): string {
   return toTable(["", "requests/s", "p99 ms"], rows);
 }
 
-/** Returns a table with a row for each contestant, in the order of the first workload. */
+/** Returns a table with a row for each contestant. The one with the least memory under the first workload comes first. */
 function toMemoryTable({ memory }: Summary): string {
   const columns = Object.keys(memory);
   const first = memory[columns[0] ?? ""] ?? {};

@@ -48,9 +48,9 @@ const OTHERS = 20;
 const OTHER_ADDRESS = "127.0.0.2";
 /** The milliseconds after which one of the other clients gives up. */
 const PATIENCE = 20_000;
-/** The milliseconds within which the slow clients must have begun. */
+/** The milliseconds to wait at most until all clients of the crowd have begun. */
 const BEGINNING = 15_000;
-/** The milliseconds between the beginning of the slow clients and the first request of the other clients. */
+/** The milliseconds between the end of that wait and the first request of the other clients. */
 const SETTLING = 3000;
 /** If the limit of file descriptors is at least this, the larger crowds (`many`) are used. */
 const MANY_DESCRIPTORS = 16_384;

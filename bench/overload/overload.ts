@@ -30,7 +30,7 @@ const CHEAP_SHARE = 0.06;
 /** Requests per second, and seconds, in which V8 compiles and nothing limits the proxy. */
 const WARM_UP = 4000;
 const WARM_UP_TIME = 8;
-/** The first rate with the share, in requests per second, and the factor to the next rate. */
+/** The first rate that `startRunner` tries, in requests per second, and the factor to the next rate. */
 const FIRST_RATE = 900;
 const STEP = 1.2;
 /** The seconds of load before each measurement, in which the proxy notices the overload. */

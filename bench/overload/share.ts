@@ -1,8 +1,8 @@
-/** Limits a contestant to a share of one core, so that a load generator on another core can offer several times its capacity. */
+/** Limits a contestant to a share of a core, so that a load generator on another core can offer several times its capacity. */
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Microseconds. In each period, a contestant gets its share, so that it pauses for a few milliseconds only. */
+/** The length of a period in microseconds. A contestant gets its share in each period, so it never pauses for longer. */
 const PERIOD = 20_000;
 
 /** A group of processes with a limit on their CPU time, in version 1 or 2 of Linux's control groups. Needs root. */

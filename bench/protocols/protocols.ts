@@ -38,13 +38,13 @@ interface Theme {
   /** The name for `--only`. */
   readonly name: string;
   readonly title: string;
-  /** The description of the comparison, in a sentence or two. */
+  /** The description of the comparison. */
   readonly text: string;
   readonly contestants: readonly Contestant[];
   readonly workloads: readonly Workload[];
   /** The goals of the first contestant: its highest ratio to each base. */
   readonly goals: Readonly<Partial<Record<Base, number>>>;
-  /** The sides that use TLS. */
+  /** The side on which the proxy uses TLS; undefined for none. */
   readonly tls?: "clients" | "upstream";
   readonly upstream?: URL;
 }

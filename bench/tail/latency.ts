@@ -61,7 +61,7 @@ export function percentile(sorted: ArrayLike<number>, part: number): number {
   return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
 }
 
-/** Returns the share of the requests whose response was complete when the last request was due. */
+/** Returns the share of the requests that were answered by the end of the schedule, when one more request would be due. */
 export function answeredInTime(latencies: readonly number[], rate: number): number {
   const end = dueAt(latencies.length, rate) * 1000;
   const inTime = latencies.filter((latency, i) => dueAt(i, rate) * 1000 + latency <= end);

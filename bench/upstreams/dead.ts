@@ -21,8 +21,8 @@ const WARM_UP = 8_000;
 const REQUESTS = 12_000;
 
 /**
- * The figures of one round: CPU time in µs and allocated bytes for each request. For the collections of young objects, their
- * pauses and the bytes that survive.
+ * The figures of one round: CPU time in µs and allocated bytes of a request, the median pause of the collections of young
+ * objects in ms, and the median of the bytes that survive such a collection.
  */
 interface Figures {
   readonly cpu: number;
@@ -55,7 +55,7 @@ async function measureDead({ name }: Contestant): Promise<Figures> {
   const call = async (path: string): Promise<unknown> =>
     (await fetch(`http://127.0.0.1:${counter}${path}`)).json();
   try {
-    // `Program.start` has sent a request, whose connections are closed by now. Use this first request to discover that.
+    // The connections of the request that `Program.start` has sent are closed by now. Let the proxy discover that first.
     await ask(GET, port, agent);
     await send(WARM_UP, port, agent);
     await call("/watch");

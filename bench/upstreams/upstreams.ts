@@ -15,7 +15,7 @@ import { type Fault, FAULTS } from "./faulty.ts";
 
 const UPSTREAMS = 3;
 const CLIENTS = 16;
-/** The numbers of requests before the fault, after the fault, and at the end, when the proxy has detected the fault. */
+/** The numbers of requests before and after the fault. During the last `LAST` of these, the proxy has detected the fault. */
 const BEFORE = 1_000;
 const AFTER = 5_000;
 const LAST = 2_000;

@@ -265,8 +265,8 @@ function explainUnknownName(name: string, others: readonly string[]): string | u
 }
 
 /**
- * Fits a message of `createProxy` to a config: `offerText`, without what the label already says (the option or the target), and
- * without the list of all valid names.
+ * Fits a message of `createProxy` to a config: applies `offerText`, and removes what the label already says (the option or the
+ * target) and the list of all valid names.
  */
 function strip(message: string): string {
   return offerText(message)

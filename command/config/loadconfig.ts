@@ -184,8 +184,8 @@ function findLine(
 }
 
 /**
- * Returns the output of `node --check` about a syntax error. The error that Node throws lacks the position, unlike those of
- * other runtimes.
+ * Returns the output of `node --check` about a syntax error. The error that Node throws lacks the position, unlike the
+ * errors of other runtimes.
  */
 function checkSyntax(file: string): string {
   try {
@@ -224,7 +224,7 @@ function lineMatching(source: string, pattern: RegExp): number | undefined {
 
 /**
  * Finds the line of a wrong option. Code may compute a config, so a line is returned only if the name of the option occurs
- * exactly once in the file, or if the file has one `match` for each route.
+ * exactly once in the file, or for an option of a route, if the file has one `match` for each route.
  */
 function findFaultLine(source: string, { key, route, routes }: ConfigFault): number | undefined {
   const keys = key === undefined ? [] : indexesOf(source, key);
@@ -236,7 +236,7 @@ function findFaultLine(source: string, { key, route, routes }: ConfigFault): num
     matches[route],
     matches[route + 1],
   ];
-  // Most files begin a route with `match`. If the option is not found after `match`, it may be before it.
+  // Most files begin a route with `match`. If the option is not found after `match`, it may precede `match`.
   const after = keys.filter((index) => index >= own && index < end);
   const before = keys.filter((index) => index > begin && index < own);
   const [found = own] = after.length > 0 ? after : before;

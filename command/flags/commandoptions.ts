@@ -44,8 +44,8 @@ export interface ListenOptions {
    * fields. Versions 1 and 2 are supported, on Node only. `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges.
    *
    * A connection of these proxies without a header gets 400, and a connection with a late header (`headersTimeout`) gets 408;
-   * with TLS, it is closed. A header from any other peer gets 400. If a program at one of these addresses passes the bytes of
-   * clients on without its own header, clients can forge their address.
+   * with TLS, both are closed. A header from any other peer gets 400. If a program at one of these addresses passes on the
+   * bytes of clients without its own header, clients can forge their address.
    * @example ["10.0.0.0/8"]
    */
   proxyProtocol?: readonly string[];
@@ -75,7 +75,7 @@ export interface ListenOptions {
   /**
    * Milliseconds without a heartbeat after which a worker counts as hung: another worker takes its place, and the hung one is
    * killed if it does not recover within `stopTimeout` plus 3 seconds. With `0`, no worker is replaced for this reason, so
-   * that a debugger can pause it.
+   * that a debugger can pause a worker.
    *
    * A hook that computes for longer than this without a pause blocks all requests of its worker, so the worker is replaced.
    * @default 10000

@@ -3,7 +3,7 @@ import type { MirrorSettings } from "#fetchway/mirror";
 import { mirrorKind, type Schema } from "#fetchway/options";
 import type { Flags } from "./flagtable.ts";
 
-/** The option of a route for a mirror. */
+/** The option `mirror` of a route. */
 export interface MirrorOption {
   /**
    * Sends a copy of each request to this origin as well, and discards the responses; see `mirrorTo` of `fetchway/mirror`.

@@ -5,7 +5,7 @@ import { isTargetText } from "./shorttarget.ts";
 export interface PeerFlag {
   /** The advice, after "there is no --name: ". */
   readonly advice: string;
-  /** Whether the flag has a value. The word after the flag is then not the target. */
+  /** Whether the flag has a value, so that the word after the flag is not the target. */
   readonly takesValue: boolean;
   readonly isTarget: boolean;
 }

@@ -20,8 +20,8 @@ export interface Form {
   /** Whether the flag also has the form `--no-name`, which sets the option to false. */
   readonly negatable: boolean;
   /**
-   * Whether the flag may be given several times. Messages then leave out the given text, which may contain a secret, such as
-   * the value of a header field.
+   * Whether the flag may be given several times. Messages about such a flag leave out the given text, which may contain a
+   * secret, such as the value of a header field.
    */
   readonly repeats: boolean;
   readonly read: Read;
@@ -62,7 +62,7 @@ function readerOf({ name, choices }: Kind<never>): Reader | undefined {
 
 /**
  * Combines the readers of an option's alternatives. If the option also accepts `false`, and text can express only one of the
- * other alternatives, or none, the texts `true` and `false` turn the option on and off.
+ * other alternatives, or none, the text `false` turns the option off, and `true` turns it on unless the option refuses `true`.
  */
 function readerOfParts(parts: readonly Kind<never>[]): Reader | undefined {
   const accepts = (value: boolean): boolean =>

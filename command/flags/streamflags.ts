@@ -4,7 +4,7 @@ import { milliseconds, type Schema } from "#fetchway/options";
 import { awaitFirstByte, sendHeartbeats } from "#fetchway/streams";
 import type { Flags } from "./flagtable.ts";
 
-/** The options of a route for streams. */
+/** The options `firstByteTimeout` and `heartbeat` of a route. */
 export interface StreamSettings {
   /**
    * Milliseconds from the response headers to the first event of an event stream, or to the first byte of another body. Until

@@ -28,7 +28,7 @@ export interface InspectedOutcome {
   readonly explained: [RouteSettings, Explanation] | undefined;
   /** The response that the server sent. If the request would not be forwarded, the client would get this response. */
   readonly answer: string;
-  /** Why the request would not be forwarded; undefined if it would be, or if a hook responds. */
+  /** Why the request would not be forwarded; undefined if it would be, or if a hook or the server itself responds. */
   readonly error: unknown;
   /** The path as the server passes it to the routes; `""` if the server itself responds. */
   readonly path: string;
@@ -143,7 +143,7 @@ function sendInspected(socket: Socket, bytes: Buffer, isDone: () => boolean): Pr
   });
 }
 
-/** Whether an answer is complete, by its Content-Length, or by its last chunk. */
+/** Whether an answer is complete, by its Content-Length or its last chunk; an answer with neither ends with its head. */
 function isAnswerComplete(answer: string): boolean {
   const end = answer.indexOf("\r\n\r\n");
   if (end < 0) return false;

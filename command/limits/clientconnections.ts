@@ -71,7 +71,7 @@ export interface ClientStats {
   readonly refused: number;
   /** Idle connections that were closed at a limit, or in an overload. */
   readonly evicted: number;
-  /** The number of overloaded processes. Each of them refuses new clients again and again, for some milliseconds. */
+  /** The number of overloaded processes. Each of them refuses new clients again and again, for some milliseconds each time. */
   readonly overloaded: number;
   /** Requests that were ended because no more of their bodies arrived (`bodyTimeout`). */
   readonly slowBodies: number;
@@ -79,7 +79,7 @@ export interface ClientStats {
   readonly slowReaders: number;
 }
 
-/** The numbers of connections that were refused or closed at the limits. */
+/** The counters of `ClientStats` that `ClientConnections` itself increases. */
 export interface ConnectionCounts {
   /** New connections, and tunnels on HTTP/2 streams, that were refused because all other connections were in use. */
   refused: number;
@@ -287,9 +287,9 @@ export class ClientConnections {
   }
 
   /**
-   * Closes connections: a share of the idle ones immediately, and a share of those that wait for a response after the response.
-   * The connections that have been idle longest are closed, and those whose requests began last. New idle connections (see
-   * `isNew`) stay.
+   * Closes a share of the idle connections immediately. Of the connections that wait for a response, closes a share after that
+   * response. The connections that have been idle longest are closed, and those whose requests began last. New idle connections
+   * (see `isNew`) stay.
    * @param share from 0 to 1
    */
   shed(share: number): void {
@@ -312,7 +312,7 @@ export class ClientConnections {
     }
   }
 
-  /** Sets the client address of a connection, which a trusted peer has named. The connection now counts for that address. */
+  /** Sets a client's address, which a trusted peer has named. If the address is at its limit, resets the connection. */
   nameClient(socket: Socket, address: string): void {
     const connection = this.#bySocket.get(socket);
     if (connection === undefined) return;

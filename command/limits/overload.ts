@@ -4,7 +4,8 @@
  * time.
  *
  * - How it notices: now and then, this process connects to its own port, and measures how long the connection waits until it is
- *   accepted. A new client waits equally long. It also measures how long an event waits for its turn in the event loop.
+ *   accepted. A new client waits equally long. The process also measures how long an event waits for its turn in the event
+ *   loop.
  * - How it refuses: it closes its listening sockets. The system then refuses new connections, and resets those that wait to be
  *   accepted, in a fraction of the time that a response would take. Under a steady overload, the process listens again after a
  *   few milliseconds.
@@ -50,7 +51,7 @@ const INTERVAL = 50;
 const QUIET = 60_000;
 
 export class Overload {
-  /** Whether clients are refused again and again, for some milliseconds. */
+  /** Whether clients are refused again and again, for some milliseconds each time. */
   isActive = false;
   readonly #host: string;
   readonly #port: number;

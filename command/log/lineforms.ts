@@ -93,8 +93,8 @@ function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean 
 }
 
 /**
- * Makes the colours of a stream. `util.styleText` decides by the stream, NO_COLOR and FORCE_COLOR; it is called once for each
- * colour, because a call takes longer than rendering the rest of a line.
+ * Makes the colours of a stream. `util.styleText` is called only once for each colour, because a call takes longer than
+ * rendering the rest of a line.
  */
 export function createPalette(stream: NodeJS.WritableStream): Palette {
   const painter = (format: Format): Paint => {

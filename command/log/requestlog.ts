@@ -90,7 +90,7 @@ export class RequestLog {
     if (isClientGone(error)) return;
     const failure = diagnoseFailure(error);
     const { method, url } = request;
-    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
+    // Do not parse the URL: if the client sends no usable `Host`, Bun and Deno build a URL that no parser accepts.
     const path = pathOf(url);
     const status = error instanceof ProxyError ? error.status : 500;
     this.#failures.add({ method, path, status, failure, time: Date.now(), outcome: undefined });

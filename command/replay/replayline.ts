@@ -122,6 +122,10 @@ function readTarget(against: string | undefined, isInsecure: boolean): Upstream 
   throw new UsageError(`${label}: leave the query out`);
 }
 
+/** Fields that are not copied from the recording, because the transport writes those that the new request needs. */
+export const OF_TRANSPORT: RegExp =
+  /^(?::.*|connection|content-length|expect|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
+
 function readField(text: string): [string, [name: string, value: string | null]] {
   const at = text.indexOf(":");
   const name = text.slice(0, Math.max(0, at));
@@ -129,7 +133,13 @@ function readField(text: string): [string, [name: string, value: string | null]]
   if (!TOKEN.test(name) || !isFieldValue(value)) {
     throw new UsageError('--header: write it as "name: value", or as "name:" to delete it');
   }
-  return [name.toLowerCase(), [name, value === "" ? null : value]];
+  const lower = name.toLowerCase();
+  if (OF_TRANSPORT.test(lower)) {
+    throw new UsageError(
+      `--header: leave ${lower} out, because replay writes it where it is needed`,
+    );
+  }
+  return [lower, [name, value === "" ? null : value]];
 }
 
 function readParameter(text: string): [string, string] {

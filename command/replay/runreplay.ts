@@ -11,7 +11,13 @@ import { type CapturedAttempt, captureAttempts } from "../record/capture.ts";
 import { type HarEntry, toEntry } from "../record/harentry.ts";
 import { readHar } from "../record/harfile.ts";
 import { compareResponses, IGNORED, isComparable, originOf } from "./compare.ts";
-import { isFieldValue, readReplayLine, REPLAY_HELP, type ReplayLine } from "./replayline.ts";
+import {
+  isFieldValue,
+  OF_TRANSPORT,
+  readReplayLine,
+  REPLAY_HELP,
+  type ReplayLine,
+} from "./replayline.ts";
 import { renderReplay, type ReplayOutcome, type ReplayResult } from "./replayreport.ts";
 
 /** The maximum number of bytes of a response body that are kept for the comparison. */
@@ -163,10 +169,6 @@ function isSendable(name: string, value: string): boolean {
   return name.startsWith(":") || (TOKEN.test(name) && isFieldValue(value));
 }
 
-/** Fields that are not copied from the recording, because the transport writes those that the new request needs. */
-const OF_TRANSPORT =
-  /^(?::.*|connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
-
 /** Returns the fields to send; `host` only if `--header` gives one. Counts in `leftOut` the fields with redacted values. */
 function readFields(
   recorded: HarEntry["request"]["headers"],
@@ -176,12 +178,12 @@ function readFields(
   const headers: HeaderList = [];
   for (const { name, value } of recorded) {
     const lower = name.toLowerCase();
-    if (given.has(lower) || OF_TRANSPORT.test(lower)) continue;
+    if (given.has(lower) || lower === "host" || OF_TRANSPORT.test(lower)) continue;
     if (value.includes(REDACTED)) leftOut[lower] = (leftOut[lower] ?? 0) + 1;
     else headers.push(name, value);
   }
   for (const [lower, [name, value]] of given) {
-    if (value !== null && !OF_TRANSPORT.test(lower)) headers.push(name, value);
+    if (value !== null && lower !== "host") headers.push(name, value);
   }
   return { headers, host: given.get("host")?.[1] ?? undefined };
 }

@@ -149,7 +149,7 @@ async function openFront(
   /** The number of running requests on Deno, whose server does not count them. */
   let pending = 0;
 
-  /** Returns the response that refuses a request beyond the limits; undefined for a request within them. */
+  /** Returns the response that refuses a request beyond the limits or without Host; undefined for any other request. */
   const refuse = (message: IncomingMessage | Http2ServerRequest): Response | undefined => {
     if (isTooLarge(message, limits)) {
       return refuseEarly(message, 431, "the header section is too large", report);
@@ -162,7 +162,7 @@ async function openFront(
     response.headers.set("retry-after", "1");
     return response;
   };
-  /** On Node, refuses requests beyond the limits. On Bun and Deno, a request has no `runtime.node`, and passes. */
+  /** On Node, applies `refuse` to each request. On Bun and Deno, a request has no `runtime.node`, and passes. */
   const guard =
     (inner: ServerHandler): ServerHandler =>
     (request) => {
@@ -254,7 +254,7 @@ async function openFront(
     await server.ready();
     if (socketPath !== undefined) setSocketMode(socketPath, settings.socketMode);
     if (isShared && node !== undefined) {
-      // These sockets must set up connections as the server's own socket does.
+      // The further sockets must set up connections as the server's own socket does.
       const options = { ...PROBES, allowHalfOpen: certificate === undefined, noDelay: true };
       const more = await listenAlso(node, host, countListeners(), options);
       connections?.listeners.push(...more);
@@ -381,7 +381,7 @@ function reportRefusal(reason: string, workers: number | undefined): void {
 const FEW_LISTENERS = 8;
 
 /**
- * Watches for overloads of a server. After the first refusal, only the further listening sockets are opened again: Node's server
+ * Watches for overloads of a server. After the first refusal, only the sockets in `more` are opened again: Node's server
  * restarts its timer for late header sections whenever it listens.
  * @param more the further listening sockets on the port of `server`
  */

@@ -127,7 +127,8 @@ export function closeListeners(listeners: readonly NetServer[]): void {
 }
 
 /**
- * Tries to open those of the listening sockets that are closed, again and again until one of them listens.
+ * Tries to open those of the listening sockets that are closed, again and again until one of them listens, or until `isWanted`
+ * returns false.
  * @param isWanted returns whether the sockets are still wanted
  * @param report is called with the error if nothing listens for a second
  */

@@ -77,7 +77,7 @@ export class Observers {
 
   /**
    * Answers a request whose proxy throws. Without this answer, the server would print each exception with its stack on Bun
-   * and Deno, and none on Node. With `--log off`, it also reports the failure.
+   * and Deno, and none on Node. With `--log off`, this function also reports the failure.
    */
   readonly rescue = (error: unknown, request: Request): Response => {
     if (this.#log.onRequestEnd === undefined) this.#log.onError(error, request);

@@ -16,7 +16,7 @@ const LEADING: Readonly<Record<string, RegExp>> = {
 
 /**
  * Refuses routes to the server itself. It looks up no names: except for `localhost` and the value of `host`, each name counts
- * as another machine, even with the same port, because in a container it usually leads to one.
+ * as another machine, even with the same port, because in a container such a name usually leads to another machine.
  * @throws UsageError that names the target
  */
 export function refuseOwnAddress({ server, routes }: Settings): void {

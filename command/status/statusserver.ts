@@ -50,7 +50,7 @@ export class StatusPages {
   }
 
   readonly answer = (request: Request): Response => {
-    // If the client sends no `Host`, or an unusable one, Bun and Deno build a URL that no parser accepts.
+    // Do not parse the URL: if the client sends no usable `Host`, Bun and Deno build a URL that no parser accepts.
     const pathname = pathOf(request.url).replace(/\?.*/s, "");
     if (request.method !== "GET" && request.method !== "HEAD") {
       return toPlainText("Method Not Allowed\n", 405, { allow: "GET, HEAD" });
@@ -77,7 +77,7 @@ export class StatusPages {
           },
         });
       case "/events":
-        // A page of another site cannot read the events, but could open so many streams that the status page gets none.
+        // A page of another origin cannot read the events, but could open so many streams that the status page gets none.
         if (/^(?:cross|same)-site$/.test(request.headers.get("sec-fetch-site") ?? "")) {
           return toPlainText("Forbidden: only the status page may read its events\n", 403);
         }

@@ -33,6 +33,7 @@ const OF_PARENT = [
   "port",
   "host",
   "workers",
+  "workerTimeout",
   "stopTimeout",
   "log",
   "admin",

@@ -358,8 +358,8 @@ export class Supervisor {
   }
 
   /**
-   * Returns the environment of a worker. Its stdout is a pipe, so `FORCE_COLOR` makes it colour its output if the stdout of the
-   * parent is a terminal.
+   * Returns the variables that a worker gets in addition to the parent's environment. The worker's stdout is a pipe, so
+   * `FORCE_COLOR` makes it colour its output if the stdout of the parent is a terminal.
    */
   #env(): Record<string, string> {
     const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;

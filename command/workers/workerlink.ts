@@ -40,7 +40,7 @@ export async function joinParent(): Promise<WorkerLink | undefined> {
   if (process.send === undefined || process.env[WORKER_MARK] === undefined) return undefined;
   // Delete the variable, because programs that a config file starts inherit the environment, and would act as workers.
   delete process.env[WORKER_MARK];
-  // A terminal sends these signals to all processes. A worker ignores them, because its parent sends orders instead.
+  // A terminal, for example, sends its signals to all processes. Ignore them, because the parent sends orders instead.
   for (const signal of ["SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1"]) process.on(signal, () => {});
   const link = new WorkerLink();
   await link.begun;

@@ -99,7 +99,7 @@ function checkDirectStreams(): boolean {
 }
 
 /**
- * Returns a stream for Bun's server of a body that is still arriving. If the body fails, the stream fails with the reason
+ * Returns a stream of a body that is still arriving, for Bun's server. If the body fails, the stream fails with the reason
  * `undefined`, because Bun prints any other reason.
  */
 export function toClientStream(body: BodySource): ReadableStream<Uint8Array> {

@@ -20,7 +20,7 @@ import { UpgradeSocket } from "./upgradesocket.ts";
 export interface AttachOptions {
   /**
    * Returns whether a request belongs to the proxy; by default, all do. The proxy takes the upgrades of its requests, and
-   * passes their `Expect: 100-continue` on to the upstream. Other upgrades are left to the server's other listeners for
+   * forwards their `Expect: 100-continue` to the upstream. Other upgrades are left to the server's other listeners for
    * `upgrade`. Any other request with `Expect: 100-continue` is left to the server's other listeners for `checkContinue`; if
    * there are none, its client gets 100 (Continue) when the body is read.
    *
@@ -103,7 +103,7 @@ class AttachedServer {
     this.#attachments.splice(index, 1);
     this.#announce();
     const { match } = attachment;
-    // Another attachment may have the same `match`: all attachments without their own share `takeAll`.
+    // Another attachment may have the same `match`: `takeAll` is that of every attachment without the option.
     if (this.#attachments.every((each) => each.match !== match)) {
       detachContinue(this.#server, match);
     }
@@ -113,7 +113,7 @@ class AttachedServer {
     return this.#server.listenerCount("upgrade") - 1;
   }
 
-  /** Returns the proxy that takes an upgrade. */
+  /** Returns the attachment whose proxy takes an upgrade; undefined if there is none. */
   #find(req: IncomingMessage): Attachment | undefined {
     return this.#attachments.find(
       ({ plan, match }) => protocolOf(req, plan) !== undefined && isMatch(match, req),

@@ -24,7 +24,7 @@ export function isMatch(match: Match, req: IncomingMessage): boolean {
 }
 
 /**
- * Passes `Expect: 100-continue` of a server's requests on to the upstream, so that a client sends its body only if the upstream
+ * Forwards `Expect: 100-continue` of a server's requests to the upstream, so that a client sends its body only if the upstream
  * asks for it (RFC 9110 §10.1.1). By default, Node itself immediately answers such a request with 100 (Continue).
  *
  * A client gets its 100 when its request's body is first read, whether the proxy reads it or another handler does. If the
@@ -74,7 +74,7 @@ export function onFirstRead(message: IncomingMessage, callback: () => void): voi
   };
 }
 
-/** Undoes `attachContinue` for the requests that `match` matches. */
+/** Undoes `attachContinue` with the same `match`. */
 export function detachContinue(server: Server, match: (req: IncomingMessage) => boolean): void {
   const matches = servers.get(server) ?? [];
   const index = matches.indexOf(match);

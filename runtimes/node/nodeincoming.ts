@@ -284,7 +284,7 @@ class RebuiltIncoming extends PeerIncoming {
     this.#connection = connectionOf(peer);
   }
 
-  /** Also listens to the connection, because the app may not have passed the signal of the client's request on. */
+  /** Also listens to the connection, because the app may not have given its web request the signal of the client's request. */
   override listen(listener: Listener): void {
     super.listen(listener);
     listenTo(this.#connection, listener);

@@ -49,7 +49,7 @@ export interface NodeProxy extends Proxy, ExplainingProxy, WaitingProxy {
    * it in `onRequest`, or set the option `routes`. With `routes: true`, upgrades are ordinary requests to the app, and become
    * tunnels when the app passes them to a proxy.
    *
-   * The proxy also passes `Expect: 100-continue` of the matching requests on to the upstream. Only proxies of the entry for
+   * The proxy also forwards `Expect: 100-continue` of the matching requests to the upstream. Only proxies of the entry for
    * Node have this member.
    * @returns a function that detaches the proxy: later upgrades are left to others, and running tunnels continue
    * @throws TypeError for a value that is not such a server, and for a wrong option

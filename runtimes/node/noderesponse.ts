@@ -77,7 +77,8 @@ class PipedBody implements Sink, SrvxBody {
   send(res: ServerResponse): void {
     const body = this.#body;
     this.#res = res;
-    // Write the bytes and the end in one call, except for a large body whose memory can be freed once it is sent.
+    // If the whole body has arrived, write it and the end in one call, unless it has failed, or its memory is large and can be
+    // freed once it is sent.
     const isReturned = (body.buffered ?? 0) >= LARGE && this.memory === "returned";
     const bytes = isReturned || body.error !== undefined ? undefined : body.whole(BORROWED);
     if (bytes !== undefined) {

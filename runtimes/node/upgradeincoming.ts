@@ -10,7 +10,7 @@ import type { UpgradeSocket } from "./upgradesocket.ts";
 /** A request from the event `upgrade` or `connect` of a Node server. */
 export class UpgradeIncoming extends MessageIncoming {
   readonly upgrade: string | undefined;
-  override readonly fault: ProxyError | undefined;
+  override readonly fault: ProxyError | undefined = undefined;
   readonly #client: UpgradeSocket;
   readonly #turn: Promise<void> | undefined;
 
@@ -26,8 +26,12 @@ export class UpgradeIncoming extends MessageIncoming {
     this.#client = client;
     this.#turn = turn;
     this.upgrade = upgrade;
-    // Node stops parsing the connection after the head of an upgrade request, so a body cannot be read.
-    this.fault = this.body === null ? undefined : badRequest("body with Upgrade");
+    // Node stops parsing the connection after the head of an upgrade request, so a body cannot be read. It also checks `Host`
+    // only in other requests (RFC 9112 §3.2).
+    if (this.body !== null) this.fault = badRequest("body with Upgrade");
+    else if (req.httpVersion === "1.1" && req.headers.host === undefined) {
+      this.fault = badRequest("missing Host");
+    }
   }
 
   watchTunnel(...watched: ConstructorParameters<typeof WatchedTunnel>): Tunnel {

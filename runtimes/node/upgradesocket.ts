@@ -24,9 +24,9 @@ interface Side {
 /**
  * The client's socket of a request that asks for an upgrade, from the request to the end of the connection.
  *
- * Node hands the socket over without a listener. Until the upstream has answered, this class reads from it, because a
- * socket that is not read does not report that the client has disconnected. It keeps the early bytes, and sends them to the
- * upstream only after a 101: an upstream that refuses the upgrade would take them for another request.
+ * Node hands the socket over without a listener. Until the upstream has answered, this class reads from the socket, because a
+ * socket that is not read does not report that the client has disconnected. The class keeps the early bytes, and sends them to
+ * the upstream only after a 101: an upstream that refuses the upgrade would take them for another request.
  */
 export class UpgradeSocket implements TunnelHandler {
   readonly #socket: Socket;

@@ -68,7 +68,7 @@ function mayReadProc(): boolean {
   );
 }
 
-/** Asks the runtime where there is no `/proc`, such as on macOS. Windows has no such limit. */
+/** Reads the limit from the runtime's report, for systems without `/proc`, such as macOS. Windows has no such limit. */
 function readReport(): number | undefined {
   const report = process?.report;
   if (report === undefined || process?.platform === "win32" || Deno !== undefined) return undefined;

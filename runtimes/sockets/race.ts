@@ -25,7 +25,7 @@ interface RaceParts {
 }
 
 /**
- * Connects to the first of several addresses that accepts. If an address does not answer soon, the next one is tried as well,
+ * Tries several addresses, and keeps the first connection. If an address does not answer soon, the next one is tried as well,
  * and the earlier attempt continues: on a slow path it may be the only one that succeeds (RFC 8305 §5).
  *
  * Node's own `autoSelectFamily` gives an attempt up when it begins the next one.

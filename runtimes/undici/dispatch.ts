@@ -70,7 +70,7 @@ function toDispatchOptions(
     headersTimeout: 0,
     bodyTimeout: 0,
     // Close the connection after a body that the upstream may not read, and after a refused upgrade, because the upstream may
-    // parse further bytes in either protocol. By default, undici closes it after each HEAD.
+    // parse further bytes in either protocol. By default, undici closes a connection after each HEAD.
     reset: upgrade !== undefined || (body !== null && RARELY_READ.test(method)),
     // Over HTTP/2, undici would open a stream for the upgrade (RFC 8441). The response on that stream would not prove that the
     // upstream has read the handshake.
@@ -99,7 +99,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   #isResponding = false;
   /** Whether the headers of the final response have arrived. */
   #isAnswered = false;
-  /** Whether the body ends when the connection is closed (RFC 9112 §6.3). */
+  /** Whether no field frames the body, which may then end with the connection (RFC 9112 §6.3). */
   #endsWithConnection = false;
   /** The number of interim responses so far. */
   #interim = 0;

@@ -13,7 +13,7 @@ declare class FixedLengthStream extends TransformStream<Uint8Array, Uint8Array> 
   constructor(length: number);
 }
 
-/** `decodes` is empty, because workerd passes an encoded body on unchanged while no JavaScript code reads it. */
+/** `decodes` is empty, because workerd forwards an encoded body unchanged while no JavaScript code reads it. */
 export const WORKERS_CAPABILITIES: Capabilities = {
   background: false,
   decodes: [],

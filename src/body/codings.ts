@@ -104,8 +104,8 @@ export function readCodings(value: string): string[] {
 }
 
 /**
- * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo. The result contains only
- * codings that the client accepts, because a response that is not changed reaches the client still encoded.
+ * Returns a value of `Accept-Encoding` without the codings that the runtime cannot undo; `identity` if none is left. No coding
+ * is added that the client does not accept, because a response that is not changed reaches the client still encoded.
  * @param value the client's value; undefined for none
  * @param decodableCodings the codings that the runtime can undo
  */

@@ -42,7 +42,7 @@ const NO_CHUNKS: readonly Uint8Array[] = [];
 /**
  * A response body that a transport fills with chunks as they arrive.
  *
- * A small body usually arrives together with its head, and `whole()` then returns its bytes; only a body that is still
+ * A small body usually arrives together with its head, and `whole()` then returns its bytes; a body that is still
  * arriving is piped or streamed. Each chunk restarts the idle timeout. Once the client has begun to take chunks, the timeout
  * is paused whenever the client takes none.
  */
@@ -76,7 +76,7 @@ export class ResponseBody implements BodySource {
    * @param inlet the transport's side, which is called when the client is slow, and when the rest is not needed
    * @param length the length in bytes where it is known
    * @param readMemory identifies the chunks that share an ArrayBuffer, or are freed after use; undefined if each chunk has
-   * an ArrayBuffer of its own, which is not freed. `sharedMemory` is for clients whose chunks are views of larger buffers
+   * an ArrayBuffer of its own, which is not freed. `sharedMemory` is for HTTP clients whose chunks are views of larger buffers
    */
   constructor(scope: BodyScope, inlet: Inlet, length?: number, readMemory?: ReadMemory) {
     this.#scope = scope;

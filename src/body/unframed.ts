@@ -40,7 +40,7 @@ export class UnframedBody extends StreamBody {
   }
 
   /**
-   * Waits for the first chunk without a time limit, and then for the end, but only a few turns of the event loop.
+   * Waits for the first chunk without a time limit, and then at most a few turns of the event loop for the end.
    * @returns `null` for an empty body, the bytes of a body that has ended, and otherwise a stream of the whole body
    * @throws ProxyError for a body that failed
    * @throws TypeError for a chunk that is not bytes

@@ -4,7 +4,7 @@ import type { Release } from "./memory.ts";
 import { PassBody, PassSink } from "./pass.ts";
 import type { BodySource, Sink, WholeOptions } from "./source.ts";
 
-/** Watches a body. An object costs less memory than functions, because it often exists anyway. */
+/** Watches a body. It is not a function, because an object that exists anyway can be the watcher, which costs less memory. */
 export interface BodyWatcher {
   /**
    * Called when the body is over: without a reason after its last byte, and otherwise with the reason why it ended early.

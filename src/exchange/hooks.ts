@@ -32,8 +32,8 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 }
 
 /**
- * Makes sure that `onResponse` has not read the response body, which belongs to the client. A check of `body.locked` would
- * create a web stream for each body, and a hook that locks a body also reads it.
+ * Makes sure that `onResponse` has not read the response body, which belongs to the client. `body.locked` is not
+ * checked: that would create a web stream for each body, and a hook that locks a body reads it as well.
  * @throws MisuseError if the hook has read the body
  */
 export function assertUnread(isUsed: boolean): undefined {

@@ -19,7 +19,7 @@ export type { Mirror, MirrorSettings };
 
 /**
  * Returns a mirror for the option `mirror`.
- * @param given where to send the copies: an origin without a path, or an object with that origin as `target`, and with settings
+ * @param given where to send the copies: an origin without a path, or an object with a `target` and further settings
  * @throws TypeError that names a bad setting and the fix
  * @example
  * ```ts

@@ -225,7 +225,7 @@ export function callListener<Event>(
   }
 }
 
-/** Prints an exception of a hook. Nothing else reports it, because the call that made the response has returned. */
+/** Prints an exception of a hook that only observes. Nothing else reports it, because no code waits for such a hook. */
 function printException(thrown: unknown): void {
   // oxlint-disable-next-line no-console
   console.error(thrown);

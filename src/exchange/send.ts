@@ -67,7 +67,7 @@ function rejectConverted(thrown: unknown): Promise<never> {
  *     request → send → response or error
  *        ↑ nextAttempt(request, outcome) ↓
  *
- * For a target with several upstreams, the request's `lease` does the same, at the picked upstream and at the others.
+ * For a target with several upstreams, the scope's `lease` does the same, at the picked upstream and at the others.
  */
 export function sendAttempts(options: AttemptOptions): Interceptor {
   const { attempts } = options.retry;

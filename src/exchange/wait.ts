@@ -208,7 +208,10 @@ class Gate {
     }, this.#pause);
   }
 
-  /** Sends waiting requests until `#allowed` requests run. Ends the gate if none waits any longer. */
+  /**
+   * Sends waiting requests until `#allowed` requests run. Ends the gate if none waits any longer, and the upstream has answered
+   * or none runs.
+   */
   #release(): void {
     while (this.#running < this.#allowed && this.#queue.length > 0) {
       const held = this.#queue.first as HeldRequest;
@@ -487,7 +490,7 @@ export class HeldRequests {
   }
 }
 
-/** Makes the requests of a proxy wait, on a runtime whose client reports refused connections. */
+/** Makes the `HeldRequests` of a proxy, on a runtime whose HTTP client reports refused connections. */
 export function holdRequests(...given: ConstructorParameters<typeof HeldRequests>): HeldRequests {
   return new HeldRequests(...given);
 }

@@ -327,8 +327,8 @@ function toSafe(text: string): string {
 }
 
 /**
- * Returns the first exception with a code in a chain of causes; without one, the first exception. The `fetch` of a runtime
- * wraps the error of the socket in its own error.
+ * Returns the first exception with a code in a chain of causes; if none has a code, the first exception. The `fetch` of a
+ * runtime wraps the error of the socket in its own error.
  */
 function findCoded(cause: unknown): Thrown {
   let each = Object(cause) as Thrown;

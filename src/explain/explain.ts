@@ -180,7 +180,7 @@ const FRAMING_REASONS: Readonly<Record<string, string>> = {
   trailer: "the client announces trailer fields (RFC 9110 §6.6.2)",
 };
 
-/** Explains the fields that Fetchway's own client writes. */
+/** Explains the fields that Fetchway's own HTTP client writes. */
 function explainFraming(request: UpstreamRequest, keepAlive: boolean): ExplainedField[] {
   const length = request.body === null ? 0 : request.contentLength;
   const lines = writeHeadEnd(request.method, length, keepAlive, request).split("\r\n");

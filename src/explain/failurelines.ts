@@ -9,7 +9,7 @@ const QUIET_TIME = 60_000;
  */
 const MAX_KINDS = 64;
 
-/** Prints a failure, unless one of the same kind at the same upstream was printed within the last minute. */
+/** Prints failures, but not every one, so that they do not flood the log. */
 export class FailureLines {
   /** The time at which each kind was printed last, the oldest first. */
   readonly #printed: Map<string, number> = new Map();

@@ -1,8 +1,8 @@
 import { getHeaders, type HeaderList, trimOws } from "./headers.ts";
 
 /**
- * Returns the first protocol in the value of an `Upgrade` field that is in `carried`. If `carried` contains only the
- * name of a protocol with a version (`name/version`), that name is returned.
+ * Returns the first protocol in the value of an `Upgrade` field that is in `carried`. For `name/version`, `carried` may also
+ * contain `name` alone; the result is then `name`.
  */
 export function chooseProtocol(upgrade: string, carried: readonly string[]): string | undefined {
   for (const offer of upgrade.toLowerCase().split(",")) {

@@ -42,7 +42,7 @@ export class Attempt implements Job, Inlet {
   /** The request body, if it is piped to the connection chunk by chunk. */
   #upload: BodySource | undefined;
   #writer: BodyWriter | undefined;
-  /** The timer after which the body is sent without a 100 (Continue); undefined if none is expected. */
+  /** The timer that sends the body without a 100 (Continue); undefined if the body does not wait for a 100. */
   #continueTimer: ReturnType<typeof setTimeout> | undefined;
   /** Whether the response headers have arrived. */
   #isAnswered = false;
@@ -91,7 +91,7 @@ export class Attempt implements Job, Inlet {
       return this.fail(error);
     }
     pool.assign(this);
-    // The request must wait, in the queue or until a connection is established: listen for the client's disconnect now.
+    // If the request must wait, in the queue or for its connection, listen for the client's disconnect now.
     if (this.#connection?.socket === undefined) this.#scope.listenNow();
   }
 

@@ -60,7 +60,7 @@ export type SharedPool = Pool & {
 export interface SharedParts extends PoolParts {
   readonly beginLater: BeginLater | undefined;
   /**
-   * Makes the pool for an upstream that does not speak HTTP/2.
+   * Makes the pool for those requests of an HTTP/2 pool that must be sent over HTTP/1.1.
    * @param connector opens the connections of the pool
    */
   createHttp1Pool(connector: Connector): OriginPool;

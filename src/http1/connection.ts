@@ -116,7 +116,10 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   #isRequestComplete = false;
   /** The bytes that the socket has read, while they are parsed. */
   #read: Uint8Array | undefined;
-  /** Whether the last chunk in `#read` may be passed on without a copy. `#toOwned` also checks that its memory holds no other bytes. */
+  /**
+   * Whether the last chunk in `#read` may be passed on without a copy. `#toOwned` also checks that the ArrayBuffer holds only
+   * the bytes of `#read`.
+   */
   #mayKeep = false;
 
   constructor(

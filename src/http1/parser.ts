@@ -136,7 +136,7 @@ export class ResponseParser {
   #interimLeft = 0;
   /** The total number of bytes that further interim responses may have. */
   #interimBytesLeft = 0;
-  /** The number of bytes of the line end after a chunk that have been read: 0 or 1. */
+  /** How many bytes of the line end after a chunk have been read: 0 or 1. */
   #lineEndBytes = 0;
   /** The number of bytes of the present head that were compared with `START`. */
   #startLength = 0;
@@ -420,7 +420,7 @@ class LineReader {
  * Parses the head of a response, including its line ends.
  * @param isHeadRequest whether the request was a HEAD request: the response then has no body, whatever its fields say
  * @param lastFields the fields of the last head on the same connection, which this call updates: see `parseFields`
- * @throws ProxyError for a malformed head, or one that could be read in two ways
+ * @throws ProxyError for a head that is malformed, could be read in two ways, or names an unknown transfer coding
  * @see https://www.rfc-editor.org/rfc/rfc9112#section-6.3
  */
 export function parseHead(

@@ -24,9 +24,9 @@ interface Waiter {
 }
 
 /**
- * Opens connections to an origin that has refused the last one. Only one attempt is made at a time. If it is refused, all
- * connections fail that were wanted when it began: a socket for each of them would cost several times as much as a successful
- * response, and would slow down the requests to other upstreams.
+ * Opens connections to an origin that has refused the last one. Only one attempt is made at a time. If it is refused, each
+ * connection that was wanted when it began fails as well: a socket for each of them would cost several times as much as a
+ * successful response, and would slow down the requests to other upstreams.
  *
  * No refusal is remembered: a connection fails only by an attempt that began after the connection was wanted.
  */

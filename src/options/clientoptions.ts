@@ -21,7 +21,7 @@ export interface ClientOptions {
    */
   fetch?: (url: string, init: RequestInit) => Response | Promise<Response>;
   /**
-   * The transport to use, made by `createTransport` or by the app. The proxy does not close its connections.
+   * The transport to use, made by `createTransport` or by the app. Closing the proxy does not close the transport.
    * @example createTransport({ maxSockets: 50 })
    */
   transport?: Transport;

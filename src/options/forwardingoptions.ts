@@ -30,7 +30,7 @@ export interface ForwardingOptions {
    * an array of addresses and CIDR ranges, or a predicate on an address.
    *
    * `"loopback"`, `"linklocal"` and `"uniquelocal"` name ranges, as in Express. The chain of addresses is read from
-   * right to left; the addresses left of the first untrusted one are dropped, because the client may have written them.
+   * right to left; the addresses to the left of the first untrusted one are dropped: the client may have written them.
    * A trusted proxy must set or drop all forwarding fields itself, because the upstream gets all of them that the
    * trusted proxy lets through. `true` keeps the entire chain, so that clients that connect directly can forge their
    * address; only `true` trusts a peer whose address is unknown, such as one on a Unix domain socket.

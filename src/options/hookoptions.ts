@@ -79,7 +79,7 @@ export interface HookOptions {
    * gateway error. `explainError` of `fetchway/errors` says what happened, where and what to do: log that, but do not send it
    * to the client, because it contains addresses, as `error.cause` may.
    *
-   * It also runs when another hook throws, with that exception as `error.cause`. If `onError` returns nothing then, the
+   * It also runs when another hook throws, with that exception as `error.cause`. If `onError` then returns nothing, the
    * call rejects with that exception. If `onError` throws, the call rejects with the exception of `onError`.
    * @example (error) => new Response("back soon", { status: error.status })
    */

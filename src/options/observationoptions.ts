@@ -55,7 +55,7 @@ export interface RequestEnd {
   readonly traceparent: string | undefined;
   /**
    * The number of bytes of the request body that the last attempt sent; for a tunnel, the number of bytes from the client.
-   * Where the runtime passes the bytes on by itself, the announced length of the body; undefined if there is none.
+   * Where the runtime passes the bytes on by itself, the announced length of the body; undefined if none is announced.
    */
   readonly bytesIn: number | undefined;
   /**
@@ -103,8 +103,8 @@ export interface ObservationOptions {
    * `upstream-queue` (the wait for a place at the upstream, and for a connection), `upstream-connect` (a new connection only)
    * and `upstream-first-byte` (until the response headers arrived). Browsers show them in their network panel.
    *
-   * Every client can read the times. A time that the runtime's client does not report is left out. An error response of the
-   * proxy has none.
+   * Every client can read the times. A time that the runtime's HTTP client does not report is left out. An error response of
+   * the proxy has none.
    * @default false
    * @see https://www.w3.org/TR/server-timing/
    */

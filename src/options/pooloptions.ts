@@ -159,8 +159,8 @@ export interface PoolOptions {
    *
    * Requests share a connection up to the upstream's limit. Above it, further connections are opened, up to `maxSockets`,
    * and then requests wait. HTTP/1.1 costs less for each request: set this option for gRPC, for trailers, or where connections
-   * are expensive. The target's own `http2` takes precedence. WebSockets are sent over HTTP/2 to an upstream that announces
-   * it (RFC 8441), and over HTTP/1.1 to any other.
+   * are expensive. The target's own `http2` takes precedence. WebSockets use HTTP/2 if the upstream announces support
+   * (RFC 8441), and HTTP/1.1 otherwise.
    * @default false
    * @see https://www.rfc-editor.org/rfc/rfc9113
    */

@@ -112,7 +112,7 @@ export interface RepeatOptions {
    *
    * The wait ends when the client disconnects. Node does not notice that while a large body is unread, and Deno does not while
    * any body is unread; the request then waits until its time is over. The option is refused on Workers and in
-   * `fetchway/fetch`, whose clients do not report refused connections.
+   * `fetchway/fetch`, whose HTTP clients do not report refused connections.
    * @example 15_000
    */
   wait?: number;

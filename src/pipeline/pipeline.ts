@@ -435,10 +435,7 @@ function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
   return turn && pauseUntil(turn, scope as Scope);
 }
 
-/**
- * Waits until the earlier requests on the client's connection are finished. The time limit is paused meanwhile, because those
- * requests have their own time limits.
- */
+/** Waits for `turn`. The time limit is paused meanwhile, because the earlier requests have their own time limits. */
 async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined> {
   scope.pauseIdle(true);
   await scope.orAbort(turn);

@@ -19,10 +19,11 @@ export interface Incoming extends Client {
   readonly method: string;
   /** The path and query in origin-form, byte for byte. */
   readonly path: string;
-  /** The authority of the request's URL. It is used where the request has no `Host` field (HTTP/2). */
+  /** The authority of the request's URL; `""` if it has none. It is used only without `named` and without a `Host` field. */
   readonly authority: string;
   /**
-   * The authority that the request target contains, if the server shows the target's authority and `Host` separately.
+   * The authority that the client has written in the request target (absolute-form, or `:authority` in HTTP/2), to compare it
+   * with `Host`; undefined if there is none, or the server does not show it.
    */
   readonly named?: string | undefined;
   /**

@@ -89,7 +89,7 @@ function isSwitch(
 }
 
 /**
- * Drops the fields of a response that must not be forwarded, and rewrites the others for clients of the proxy.
+ * Drops the fields of a response that must not be forwarded, and lets `rewrite` change those in `REWRITABLE`.
  *
  * `Content-Length` is dropped where it cannot be the length of the body: with `Transfer-Encoding` (RFC 9112 §6.3), and
  * on a 101, 204 or 205, which have no content (RFC 9110 §8.6, §15.3.6).

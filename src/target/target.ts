@@ -33,7 +33,7 @@ export interface TargetOptions {
   socketPath?: string;
   /**
    * The IP address to connect to instead of looking up the URL's host, which stays in `Host` and as the server name in TLS.
-   * Only Fetchway's own clients on Node, Bun and Deno connect to an address of your choice.
+   * Only Fetchway's own HTTP clients on Node, Bun and Deno connect to an address of your choice.
    * @example "10.0.0.7"
    */
   address?: string;

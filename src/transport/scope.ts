@@ -380,8 +380,8 @@ export class Scope implements Listener {
   }
 
   /**
-   * Returns a scope for an additional request, such as a mirrored one. The scope has its own deadlines. It has the same client,
-   * but passes no interim responses on to the client.
+   * Returns a scope for an additional request, such as one that an interceptor sends to an authorization service. The scope has
+   * its own deadlines. It has the same client, but passes no interim responses on to the client.
    */
   fork(): Scope {
     return Object.assign(this.#like(this.client, this.#timeout), { informed: {} });

@@ -48,8 +48,8 @@ export class SlowClients {
 
   /**
    * Checks all requests, and ends those whose clients are too slow. It ends no more requests of an address than exceed the
-   * address's share, and no more in total than requests of other addresses wait. The excess is rounded up: otherwise, slow
-   * clients of two addresses with two places each would keep all requests of a third address waiting.
+   * address's share, and in total no more than the number of waiting requests of other addresses. The excess is rounded up:
+   * otherwise, slow clients of two addresses with two places each would keep all requests of a third address waiting.
    * @param countOthers returns the number of waiting requests of all other accounts
    */
   check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {

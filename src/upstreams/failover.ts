@@ -49,7 +49,7 @@ class PickQuery implements PickRequest, Claim {
   leave: (() => void) | undefined;
   explainTimeout: (() => ProxyError | undefined) | undefined;
   refusal: ProxyError | undefined;
-  /** The attempt that has the place; undefined if the transport does not report it. */
+  /** The attempt that has the place; undefined unless the transport has reported it. */
   attempt: Claim | undefined;
   readonly #scope: Scope;
 
@@ -97,7 +97,7 @@ class UpstreamLease implements Lease, BodyWatcher {
   readonly #target: TargetAddress;
   /** The targets that earlier attempts of the same request were sent to. */
   readonly #before: readonly TargetAddress[];
-  /** Whether an attempt has taken the place, the place was given back, or there is none. */
+  /** Whether an attempt has taken the place, the place was given back, or there is no place. */
   isUsed: boolean;
   #isOver: boolean;
   /** The status and the latency of the response, once the headers have arrived. */
@@ -273,7 +273,7 @@ class UpstreamLease implements Lease, BodyWatcher {
     return pickFirst(this.#context, scope);
   }
 
-  /** The error for the client if no upstream can take a request whose first response was discarded. */
+  /** The error for the client if no upstream can take a request whose last response was discarded. */
   unavailable(): ProxyError {
     return unavailable(this.#context.upstreams, false);
   }
@@ -612,8 +612,8 @@ class LeasedAttempt {
   }
 
   /**
-   * Returns the request with a body that records whether all of it was sent. A body in memory counts as sent, and a stream that
-   * the runtime moves as unsent.
+   * Returns the request with a body that records whether all of it was sent. A body in memory counts as sent; a stream that the
+   * transport passes on unread counts as unsent.
    */
   #watchUpload(handsBodiesThrough: boolean): UpstreamRequest {
     const request = this.#request;

@@ -6,8 +6,7 @@ import { startBackgroundTimer } from "../transport/timers.ts";
 /** Options for host names whose addresses are separate upstreams. */
 export interface ResolveOptions {
   /**
-   * Milliseconds between two lookups of a name. The client of the runtime may cache an answer for longer, as set by its
-   * option `dns`.
+   * Milliseconds between two lookups of a name. The transport may cache an answer for longer, as set by its option `dns`.
    * @default 10000
    */
   interval?: number;

@@ -114,12 +114,12 @@ export function nameOf(target: TargetAddress): string {
   return socketPath === undefined ? origin : `unix:${socketPath}`;
 }
 
-/** Whether an upstream may get requests as long as it is not ejected. */
+/** Whether an upstream is neither down nor being removed. It may be ejected. */
 export function mayWork({ isUp, isDraining }: BalancedMember): boolean {
   return isUp && !isDraining;
 }
 
-/** Whether an upstream gets requests. */
+/** Whether an upstream is neither down, nor being removed, nor ejected. It may be half-open. */
 export function isWorking(member: BalancedMember): boolean {
   return mayWork(member) && member.health.ejectedUntil === 0;
 }

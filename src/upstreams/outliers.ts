@@ -108,7 +108,7 @@ export class OutlierDetector {
   readonly #onChange: (health: Health, reason: string) => void;
   #nextSweep: number;
 
-  /** @param onChange called with the reason when an upstream is ejected or may return */
+  /** @param onChange called with the reason when an upstream is ejected, becomes half-open, or returns */
   constructor(
     options: Required<OutlierOptions>,
     chance: Chance,

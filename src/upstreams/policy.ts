@@ -43,7 +43,7 @@ export interface Policy {
   /**
    * Returns one of the upstreams that can take the request. The method may be called again for the same attempt, if the
    * upstream that it has returned was already tried or has no free place.
-   * @param able at least one upstream; the order stays the same as long as none is added, removed, ejected or returns
+   * @param able at least one upstream; the order stays the same until an upstream is added, removed or ejected, or returns
    */
   pick(able: readonly Member[], request: PickRequest, group: Group): Member;
   /**

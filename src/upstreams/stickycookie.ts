@@ -49,8 +49,8 @@ export class StickyCookie implements ClientKeeper {
     new Map();
   readonly #byValue: Map<string, BalancedMember> = new Map();
   /**
-   * The upstreams whose values are not computed yet. They are computed late, because Workers have no random numbers for a
-   * secret before their first request.
+   * The upstreams whose values are not computed yet. The values are computed late, because Workers have no random numbers for
+   * a secret before their first request.
    */
   #added: BalancedMember[] = [];
 

@@ -62,7 +62,7 @@ export interface Result {
   readonly request?: PickRequest;
   /** The status of the response; undefined if there was none. */
   readonly status: number | undefined;
-  /** Why there was no response, or why the body of the response broke off; undefined if the attempt has not failed. */
+  /** Why there was no response, or why the body of the response broke off; undefined otherwise, as for a complete 500. */
   readonly error: ProxyError | undefined;
   /** Milliseconds until the response headers arrived, or until the attempt failed. */
   readonly latency: number;
@@ -72,7 +72,7 @@ export interface Result {
    */
   readonly isOver: boolean;
   /**
-   * Whether the whole request body had been sent; true if there is none. If it is false, a timeout says nothing about the
+   * Whether the whole request body had been sent; true without a body. If it is false, a timeout says nothing about the
    * upstream, which may have waited for the client. Undefined in the second report of a response, and if the place was given
    * back.
    */

@@ -26,7 +26,7 @@ const NAME: string = TOKEN.source.slice(1, -1);
 const VALUE = `(?:${NAME}|"(?:[^"\\\\]|\\\\.)*")`;
 const EXTENSION = `${NAME}(?:[\\t ]*;[\\t ]*${NAME}(?:[\\t ]*=[\\t ]*${VALUE})?)*`;
 
-/** The syntax of each field of a client's handshake (RFC 6455 §4.3). */
+/** The syntax of those fields of a client's handshake that `toHandshake` checks (RFC 6455 §4.3). */
 const FORMS: Readonly<Record<string, RegExp>> = {
   "sec-websocket-version": /^13$/,
   "sec-websocket-protocol": toList(NAME),

@@ -76,7 +76,7 @@ export async function checkAnswer(answer: HeaderList, handshake: HeaderList): Pr
 }
 
 /**
- * Makes those checks of `checkAnswer` that need no key, because a runtime's own client does not show the key of its
+ * Makes those checks of `checkAnswer` that need no key, because the `fetch` of workerd does not show the key of its
  * handshake.
  * @throws ProxyError 502 for a repeated `Sec-WebSocket-Accept`, for an extension if none was offered, and for a subprotocol
  * that was not offered

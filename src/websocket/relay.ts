@@ -160,7 +160,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#finish();
   }
 
-  /** Called when the server has passed buffered bytes for the client on to the system. */
+  /** Called when bytes for the client have left the buffer of the server. */
   onClientDrain(): void {
     if (this.#isUpstreamClosed || this.#client.bufferedAmount() > 0) return;
     this.#upstream.resume();

@@ -71,7 +71,7 @@ describe.skipIf(compareVersions(hostVersion, "25.5.0") < 0)("a single executable
   test("forwards requests with workers", () =>
     expectForwards(program(), `${upstream.url} --workers 2`));
 
-  test("reads a config file in JSON, and refuses a module with a message that says how to fix it", async () => {
+  test("reads a config file in JSON, and refuses a config file that is a module, with the fix", async () => {
     writeFileSync(inFolder("c.json"), JSON.stringify({ target: upstream.url }));
     await expectForwards(program(), `--config ${inFolder("c.json")}`);
     writeFileSync(inFolder("c.mjs"), "export default {}");

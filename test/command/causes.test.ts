@@ -25,7 +25,7 @@ const ERRORS: readonly (readonly [code: ProxyErrorCode, init?: ProxyErrorInit])[
   ["http_request_error", { status: 431 }],
 ];
 
-test("each limit in the command's advice about a failure is a flag of the command", () => {
+test("the advice about each kind of failure names flags of the command, and no options of the library", () => {
   const known = new Set(flags.map(({ name }) => `--${name}`));
   const fixes = ERRORS.map(([code, init]) => diagnoseFailure(new ProxyError(code, init)).fix ?? "");
   const named = fixes.flatMap((fix) => fix.match(/--[\w-]+/g) ?? []);

@@ -67,7 +67,7 @@ describe("the command with a target", () => {
   );
 
   test.each(Object.keys(programs) as (keyof typeof programs)[])(
-    "the scheme of an absolute-form target is not believed on %s",
+    "on %s, the scheme of an absolute-form target is not believed",
     async (runtime) => {
       const proxy = new Command(`--log off ${upstream.url} --port 0`, [], programs[runtime]);
       const { port } = new URL(await proxy.origin());

@@ -112,7 +112,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
     { ...all, health: { ...ejected, state: "half-open" } },
   ],
   ["draining", undefined, undefined, { ...all, health: { state: "draining" } }],
-  // The last of several upstreams is never ejected, so its health stays `up`.
+  // The last usable upstream is never ejected, so its health stays `up`.
   [
     "failing",
     `100 % of the last minute failed, last: ${refused}`,

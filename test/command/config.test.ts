@@ -257,7 +257,7 @@ export default {
     ]);
   });
 
-  test("names that other tools use cause messages with the names to write instead", () => {
+  test("the option names of other tools are refused with the names to write instead", () => {
     const faults = checkConfig({
       "/api": target,
       proxy_pass: target,

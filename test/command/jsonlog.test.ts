@@ -70,7 +70,7 @@ async function start(line: string, runtime: keyof typeof programs = "node"): Pro
   return /http\S+/.exec(message)?.[0] ?? "";
 }
 
-/** Writes a config file with a hook that prints, and one that throws. */
+/** Writes a config file with a hook that prints, and a hook that throws. */
 function writeConfig(routes: string, server = ""): string {
   const path = join(folder, "fetchway.config.mjs");
   const text = `

@@ -49,7 +49,7 @@ describe.each(Object.keys(programs) as (keyof typeof programs)[])("on %s", (runt
     expect(proxy?.stderr).not.toMatch(STACK);
   });
 
-  test("with --log off, a mistake of the config that only a request shows is printed once, and hidden from the client", async () => {
+  test("with --log off, a config mistake that only requests reveal is printed once, and hidden from the client", async () => {
     const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
     try {
       const config = join(folder, "a.mjs");

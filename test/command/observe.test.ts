@@ -230,7 +230,7 @@ test("if stdout is not a terminal, the log has Apache's form, without colours", 
   expect(program.output()).not.toContain("\u001b");
 });
 
-test("--log off prints which of several upstreams has failed, and the client does not get that name", async () => {
+test("--log off prints which of several upstreams has failed, and the client does not get the upstream's name", async () => {
   const garbage = createTcp((socket) =>
     socket.on("error", () => {}).once("data", () => socket.end("garbage\r\n\r\n")),
   );

@@ -40,7 +40,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /**
- * Starts a command line of the page with the addresses and files of this test.
+ * Starts a command line of docs/deploy.md with the addresses and files of this test.
  * @param change changes the words of the command line
  * @param variables environment variables of the process, besides those of the tests
  */
@@ -117,7 +117,7 @@ test("each code block that is assigned to this file is run", () =>
 
 const SCRIPT = "/usr/bin/script";
 test.skipIf(!existsSync(SCRIPT))(
-  "on a terminal, Deno needs no further environment variables",
+  "on a terminal, Deno needs no permission for environment variables other than TERM",
   async () => {
     const program = `${programs.deno[0]} run --no-prompt --allow-net --allow-env=TERM ${join(folder, "deno.mjs")}`;
     const line = `${program} ${upstream.url} --port 0`;

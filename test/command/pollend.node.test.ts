@@ -31,7 +31,7 @@ beforeEach(() => {
 });
 afterEach(() => void vi.useRealTimers());
 
-test("a new connection makes the process send itself a signal, and further connections send none until it arrives", () => {
+test("a new connection makes the process send itself a signal, and further ones cause no signal until it arrives", () => {
   for (let n = 0; n < 3; n++) server.emit("connection");
   expect(signals.sent).toBe(1);
   signals.arrive(1);

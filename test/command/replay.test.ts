@@ -449,6 +449,10 @@ test.each([
   ["a.har --against 4001 --concurrency 0", "--concurrency: use a whole number from 1 to 999"],
   ["a.har --against 4001 --timeout x", "--timeout: use milliseconds from 1, or 10s"],
   ["a.har --against 4001 -H x", '--header: write it as "name: value", or as "name:" to delete it'],
+  [
+    "a.har --against 4001 -H TE:trailers",
+    "--header: leave te out, because replay writes it where it is needed",
+  ],
   ["a.har --against 4001 --query x", '--query: write it as "name=value", as in a URL'],
   ["a.har --against 4001 --slow", "replay: Unknown option '--slow'; see fetchway replay --help"],
   ["/none.har --against 4001", '"/none.har" cannot be read: ENOENT'],

@@ -303,7 +303,7 @@ describe("the counters of several processes", () => {
     expect(sum.requests).toBe(60);
   });
 
-  test("have the right ages and the right order after the system clock has been set back", () => {
+  test("have failures with the right age, and requests in the right order, after the system clock has been set back", () => {
     const hour = 3_600_000;
     const start = Date.UTC(2026, 0, 1);
     vi.useFakeTimers({ toFake: ["Date", "hrtime"], now: start });

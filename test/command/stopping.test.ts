@@ -1,4 +1,4 @@
-/** SIGTERM while many requests run: none is lost before the deadline, and the requests that are cut then are counted. */
+/** SIGTERM while many requests run: none is lost before the deadline, and those that are cut at the deadline are counted. */
 import { once } from "node:events";
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import { connect as connectHttp2 } from "node:http2";

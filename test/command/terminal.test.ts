@@ -144,7 +144,7 @@ describe("SIGHUP", () => {
     );
   }
 
-  test("SIGHUP that a shell sends before its terminal closes stops the command", () => {
+  test("the command stops if a shell sends it SIGHUP before the terminal closes", () => {
     vi.mocked(isatty).mockReturnValue(true);
     obey("linux");
     emit("SIGHUP");

@@ -245,7 +245,7 @@ test("no request fails while the workers are replaced", async () => {
   expect(proxy.stderr).toBe("");
 }, 180_000);
 
-test("the status page shows the health of upstreams as the running workers see it, not those that have ended", async () => {
+test("the status page shows the health of upstreams as the running workers see it, not as ended workers saw it", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const targets = `${upstream.url} http://127.0.0.1:1 --policy round_robin --log off`;
   const { origin, replace, stats } = await startWorkers(targets);
@@ -510,10 +510,11 @@ describe("a config file", () => {
     expect(await pids()).toEqual(before);
     expect(await ask(origin)).toBe("200 1 close");
 
-    write("reload.mjs", "3", "server: { stopTimeout: 5, maxConnections: 9 }");
+    write("reload.mjs", "3", "server: { stopTimeout: 5, workerTimeout: 9000, maxConnections: 9 }");
     await proxy.says(/2 workers have been replaced: reload\.mjs has changed\n/);
     for (let i = 0; i < 4; i++) expect(await ask(origin)).toBe("200 3 close");
     expect(proxy.stderr.split("\n").slice(2)).toEqual([
+      "fetchway: reload.mjs: server.workerTimeout has changed: restart the command for that",
       "fetchway: reload.mjs: server.stopTimeout has changed: restart the command for that",
       "",
     ]);
@@ -582,7 +583,7 @@ test("messages that the code of a config file sends to the parent process end ne
 
 test("a worker that has just ended does not prevent the end of the command", async () => {
   const file = join(folder, "ends.mjs");
-  // The parent process calls this listener before its own listener for SIGTERM. This one kills the workers and blocks,
+  // The parent process calls this listener before its own listener for SIGTERM. The listener here kills the workers and blocks,
   // so that the parent stops before it has noticed that they are dead.
   writeFileSync(
     file,

@@ -1,4 +1,4 @@
-/** The rules find the faults of wrong proxies, and no others. */
+/** Each faulty proxy fails exactly the rules that faults.ts lists for it. */
 import { expect, test } from "vitest";
 import { faulty } from "./faulty/faults.ts";
 import { type RowName, rows as all } from "./rows.ts";

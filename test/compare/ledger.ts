@@ -48,7 +48,7 @@ function toRule(row: GroupedRow, markers: Marks, advisories: Marks): Rule {
   return { ...row, level: levels[0] as Level, source };
 }
 
-/** Reads the sources of the tests. */
+/** Reads the code of the tests, and returns the rules with their levels and sources. */
 export function readLedger(): Rule[] {
   const own = readFileSync(new URL("rules.ts", import.meta.url), "utf8");
   const markers = [...findMarkers(), ...markersOf("compare/rules.ts", own)];

@@ -52,7 +52,7 @@ test("each stored result is about all rules, except withheld failures", () => {
   }
 });
 
-test("a page shows the failures of a proxy with bytes and level, and names the options that mend them", () => {
+test("a proxy's page shows each broken rule with its level, the bytes that passed, and the options that mend it", () => {
   const page = toProxyPage(result, rules);
   expect(page).toContain(`### ${first.test}\n\n${first.source}. Holds with \`strict on\`.`);
   expect(page).toContain(

@@ -39,7 +39,7 @@ function countRules(result: Result, rules: readonly Rule[]): Count {
   };
 }
 
-/** Returns the number of failures that are not published. */
+/** Returns the number of withheld failures: the rules that have no outcome. */
 function countWithheld({ rows }: Result, rules: readonly Rule[]): number {
   return rules.filter(({ test }) => rows[test] === undefined).length;
 }

@@ -10,9 +10,9 @@ export type RowName = TestName | OwnRule;
 
 export interface Row {
   readonly test: RowName;
-  /** The requirement that counts, if the test names requirements of different levels; `practice` if none of them counts. */
+  /** The requirement that counts, if the test names several of different levels; `practice` if none counts or is named. */
   readonly rule?: RequirementId | "practice";
-  /** The rule without which a proxy cannot be tested for this one, such as that it forwards WebSockets at all. */
+  /** The rule that must hold before this one can be tested, such as that WebSockets are forwarded at all. */
   readonly needs?: RowName;
 }
 

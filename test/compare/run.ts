@@ -159,8 +159,8 @@ class Run {
 }
 
 /**
- * Makes a client return a response with the status 0 if the proxy closes the connection without a byte. That refuses a
- * request as well as an error response does, except where a rule demands a status.
+ * Makes a client return a response with the status 0 if the proxy closes the connection without a byte. Such a close
+ * refuses a request as well as an error response does, except where a rule demands a status.
  */
 function patient(client: Client): Client {
   const readHead = client.readHead.bind(client);

@@ -6,7 +6,7 @@ export interface Ended {
   readonly output: string;
 }
 
-/** Runs podman. Returns its exit code and its output. */
+/** Runs podman. Returns its exit code and its output, even if it fails. */
 export function tryPodman(...args: readonly string[]): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn("podman", args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -17,7 +17,7 @@ export function tryPodman(...args: readonly string[]): Promise<Ended> {
   });
 }
 
-/** Runs podman. Returns the last line of its output. */
+/** Runs podman, and throws if it fails. Returns the last line of its output. */
 export async function podman(...args: readonly string[]): Promise<string> {
   const { code, output } = await tryPodman(...args);
   if (code !== 0) throw new Error(`podman ${args.join(" ")} ended with ${code}:\n${output}`);

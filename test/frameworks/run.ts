@@ -152,7 +152,7 @@ async function findPort(): Promise<number> {
   return port;
 }
 
-/** Returns the message of an error. It may have the output of a command, of which only the beginning and the end are kept. */
+/** Returns the message of an error. A long one, such as the output of a command, loses its middle. */
 function describe(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   return message.length < 4000 ? message : `${message.slice(0, 2000)}\n…\n${message.slice(-2000)}`;

@@ -113,7 +113,7 @@ const clear = list(
   "Transfer-Encoding:\r\n chunked|X-A: b\nTransfer-Encoding: chunked",
   "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked",
 );
-/** Whether a server may join the line to the field before it, so that the request has no transfer coding. */
+/** Whether a server may read `Transfer-Encoding` here as a part of the value of `X-A`, so that there is no transfer coding. */
 const isValue = (line: string): boolean => line.startsWith("X-A: b\r");
 /** A body that is empty if it is read as chunks. The bytes behind the last chunk are then another request. */
 const zero = `0\r\n\r\n${hidden}`;

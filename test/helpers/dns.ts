@@ -17,7 +17,7 @@ export interface Zone {
 }
 
 export class NameServer implements AsyncDisposable {
-  /** The records by name. The server answers NXDOMAIN for a name that is not in it. */
+  /** The records by name. The server answers NXDOMAIN for any other name. */
   zones: Record<string, Zone> = {};
   /** Which questions the server answers with a server failure: all (`true`), or those for addresses of this family. */
   broken: boolean | 4 | 6 = false;

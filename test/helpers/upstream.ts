@@ -72,7 +72,8 @@ export class Upstream {
   }
 
   /**
-   * Forgets all requests and closes all connections. Resolves when all are closed, so that no pool can reuse one.
+   * Restores the default script, forgets all requests and faults, and closes all connections. Resolves when the connections
+   * are closed, so that no pool can reuse one.
    */
   async reset(): Promise<void> {
     const { links } = this;

@@ -47,7 +47,7 @@ export async function until(
   }
 }
 
-/** The number of polls after which a value counts as unchanged: a stalled process makes none. */
+/** The number of polls that must find a value unchanged. Time alone is not enough, because this process may have stalled. */
 const UNCHANGED_POLLS = 20;
 
 /** Waits until the value of `count` has not changed for `quiet` milliseconds, and returns it. */

@@ -62,7 +62,7 @@ export const OWN: readonly HostName[] = hostNames.filter((name) => HOSTS[name].c
 /** The hosts on Node with Fetchway's own client. */
 export const ON_NODE: readonly HostName[] = OWN.filter((name) => HOSTS[name].runtime === "node");
 
-/** The hosts whose proxy uses another HTTP client than the default of its runtime. */
+/** The names of all hosts of the type `ClientHost`. */
 export const OTHER_CLIENTS: readonly ClientHost[] = hostNames.filter(
   (name): name is ClientHost => HOSTS[name].client !== "own",
 );

@@ -190,7 +190,7 @@ export const setups: Record<SetupName, (upstream: string) => Setup> = {
   api: (upstream) => ({ target: `${upstream}/api/orders`, options: {} }),
   hosted: (target) => ({ target, options: { changeOrigin: false } }),
   named: (target) => ({ target, options: { host: "shop.example:8443", via: "edge" } }),
-  /** For exchanges that must time out, and in which nothing has to be in time. */
+  /** For exchanges that time out because their response headers never arrive completely. */
   timeouts: (target) => ({ target, options: { timeout: 500, idleTimeout: 500 } }),
   /** For responses that stall after their head, which may arrive late on a busy machine. */
   stalling: (target) => ({ target, options: { idleTimeout: 500 } }),

@@ -14,7 +14,7 @@ const [port = 0, count = 0, first = 0] = numbers.map(Number);
 let opened = 0;
 let closed = 0;
 
-/** Opens one connection after another, so that none waits in the kernel's accept queue. */
+/** Opens connection `n`, and connection `n + PARALLEL` only after it, to keep the kernel's accept queue short. */
 function open(n: number): void {
   if (n >= count) return;
   const address = first + Math.floor(n / PER_ADDRESS);

@@ -100,7 +100,7 @@ function membersOf(name: string): string[] {
 }
 
 /**
- * Renders a section for each option, and links to them in front, so that each option has an anchor.
+ * Renders a section for each option, so that each has an anchor, and links to the sections in front of them.
  * @param suffix what follows the name in the heading of an option whose name another option has
  */
 function sectionsOf(options: OptionDoc[], others: readonly string[] = [], suffix = ""): string {

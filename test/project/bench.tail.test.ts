@@ -68,7 +68,7 @@ describe("the arithmetic of the benchmark", () => {
     });
   });
 
-  test("a contestant keeps a rate if its responses are complete when the last request is due", () => {
+  test("a contestant keeps a rate if almost all its responses are complete when the last request is due", () => {
     expect(answeredInTime(paused(3000, 500, 100), 2000)).toBe(1);
     // 1900 requests a second are 95 % of the rate, and each further request waits longer.
     const slow = Array.from({ length: 3000 }, (_, i) => ((i + 1) / 1900 - i / 2000) * 1e6);
@@ -256,7 +256,7 @@ describe.runIf(hasCommand("go"))("the load generator", () => {
   }
 
   test(
-    "the latency of all requests that are due during a pause of the server includes the pause",
+    "the latency of all requests that are due during a pause of the server includes the rest of the pause",
     async () => {
       const { port, close } = await servePausing();
       const times = { lead: 0.1, seconds: 0.5, patience: 30 };

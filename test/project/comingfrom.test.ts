@@ -34,7 +34,7 @@ const sections = new Map(
 );
 
 const SHARED = "http-proxy";
-/** The section about a function of a framework, which has no options. */
+/** The section about a framework's function that has no options. */
 const NEXT = "Next's `rewrites()`";
 /** The libraries that have the options of http-proxy as well as their own. */
 const HEIRS = new Set(["http-proxy-middleware", "httpxy", "Vite's `server.proxy`"]);

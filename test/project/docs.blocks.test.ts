@@ -12,7 +12,7 @@ test("each code block is run by a single test file, or has a reason why it is no
   expect([...runs, ...Object.keys(NOT_RUN)].toSorted()).toEqual(places.toSorted());
 });
 
-test("the list of blocks that tests run names only blocks that exist", () => {
+test("each entry of `RUN` names a block that exists", () => {
   const patterns = Object.values(RUN).flat();
   expect(patterns.filter((each) => !places.some((place) => matches([each], place)))).toEqual([]);
 });

@@ -130,7 +130,7 @@ test("quickstart: one call forwards requests in an h3 app and in a Hono app", as
 });
 
 test("quickstart: a proxy with options that do not change is mounted in h3 and in Express", async () => {
-  // The block closes its proxy at its end, so the apps below use another proxy for the same target.
+  // The block closes its proxy at its end. Leave that out, because the apps below still use the proxy.
   vi.stubGlobal("serve", (app: object) => void served.push(app));
   await importBlock("docs/quickstart.md: Options that do not change", {
     ...toUpstream(),

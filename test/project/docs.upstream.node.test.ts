@@ -1,4 +1,4 @@
-/** Each patch of docs/upstream/, applied to a copy of the package, makes Fetchway's own workaround unnecessary. */
+/** Each patch of docs/upstream/, applied to a copy of its package, makes Fetchway's own workaround unnecessary. */
 import { execFileSync } from "node:child_process";
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import type { RequestListener, Server } from "node:http";

@@ -1,4 +1,4 @@
-/** The examples with WebSockets, also those over undici, as their users start them, with `ws` and with Node's own WebSocket. */
+/** The examples with WebSockets, also those over undici, started as users start them. The clients are `ws` and Node's own. */
 import { once } from "node:events";
 import { rmSync, writeFileSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";

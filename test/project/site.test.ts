@@ -75,7 +75,7 @@ describe("toTabs", () => {
     );
   });
 
-  test("`toTabs` does not change headed code blocks that text follows", () => {
+  test("`toTabs` does not change headed code blocks with text between them", () => {
     const document = `${block("a")}text\n\n${block("b")}text\n`;
     expect(toTabs(document)).toBe(document);
   });

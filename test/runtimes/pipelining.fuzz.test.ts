@@ -105,8 +105,8 @@ describe.each<HostName>(["node", "srvx", "h3", "hono", "bun", "deno", "workerd"]
     });
 
     /**
-     * Whether the server may close the connection after the exchange: after an upload that was answered early, and on
-     * Deno after each upload.
+     * Whether the server may close the connection after the exchange: after an early answer, and on Deno after a request
+     * with framing.
      */
     const mayClose = ({ early, requestFraming }: Exchange): boolean =>
       early || (name === "deno" && requestFraming !== "none");

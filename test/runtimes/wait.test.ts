@@ -250,7 +250,7 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     for (let restarts = 0; restarts < 3; restarts++) {
       await within(more(100), "100 answers");
       upstream.stop();
-      // Each of the 8 workers then has a waiting request. If a worker's POST broke off, it is the request after that POST.
+      // Each of the 8 workers has a waiting request: if its POST has broken off, the request after that POST.
       await front.held(8);
       await upstream.start();
     }

@@ -1,4 +1,4 @@
-/** Loaded into the process of the command: reports its memory after garbage collections when it is asked. */
+/** Runs in the process of the command. When it is asked, it reports the memory of that process after garbage collections. */
 import process from "node:process";
 
 export interface Memory {

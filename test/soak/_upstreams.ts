@@ -41,7 +41,7 @@ function answer(req: IncomingMessage, res: ServerResponse): void {
   }
 }
 
-/** Switches to a WebSocket, which ends in the way that the path names. */
+/** Switches to a WebSocket that behaves as the path says, or answers 403 if the path names no way. */
 function upgrade(req: IncomingMessage, socket: Duplex, head: Buffer, echo: WebSocketServer): void {
   socket.on("error", () => {});
   const how = req.url?.split("/")[2];

@@ -42,7 +42,7 @@ function firstDifference(a: Buffer, b: Buffer): number {
 
 const WHOLE_BLOCK = /([qs])([0-9a-f]{8})\.([0-9a-f]{5})\n/g;
 
-/** Describes the first difference from `expected` at `offset`; undefined if there is none. */
+/** Describes the first difference of `got` from the bytes of `expected` that begin at `offset`; undefined if there is none. */
 export function explainBytes(expected: Buffer, got: Buffer, offset: number): string | undefined {
   const end = offset + got.length;
   if (end <= expected.length && expected.compare(got, 0, got.length, offset, end) === 0) {

@@ -89,5 +89,5 @@ export interface Session {
   farewell: How | "half";
 }
 
-/** The number of ids for each session. The id of an exchange is made of its session's index and its place in the session. */
+/** The number of ids for each session. An exchange's id is made of `number` of `planSession` and its place in the session. */
 export const IDS_PER_SESSION = 16;

@@ -101,7 +101,7 @@ async function runPipelined(
   let isKept = true;
   for (const [index, record] of records.entries()) {
     if (!isKept) {
-      // Requests behind a truncated response are not answered.
+      // Requests behind the last response of a connection are not answered.
       record.end("left", 0, false);
       continue;
     }

@@ -48,8 +48,8 @@ async function flood(call: Call, text: string, interval: number): Promise<void> 
 }
 
 /**
- * Writes the text, and calls `end` after a pause. By then, the client has the head and the body, if the text contains
- * both.
+ * Writes the text, and calls `end` after a pause. If the text contains bytes of a body, the pause begins when the client has
+ * received bytes.
  */
 function cutAfter(text: string, end: (call: Call) => void): FaultScript {
   return async (call, arrived) => {

@@ -160,7 +160,7 @@ export type TestName =
   | keyof typeof advisedFraming
   | keyof typeof large;
 
-/** Themes that the hosts with `fetch` skip unless `ALL_THEMES` is set, because they take long there. */
+/** Themes that the `fetch-*` hosts skip unless `ALL_THEMES` is set, because these themes take long there. */
 const LONG: ReadonlySet<string> = new Set(process.env["ALL_THEMES"] ? [] : ["large"]);
 
 /**
@@ -274,7 +274,7 @@ export function addTests(name: HostName): void {
   const unknown = gaps.find((gap) => gap.host === name && !titles.includes(gap.test));
   if (unknown) throw new Error(`no such test: the gap "${unknown.test}"`);
 
-  // How the runtimes' own `fetch` handles connections depends on timing and load, so these tests are retried.
+  // How the runtimes' own `fetch` handles connections depends on timing and load, so tests on the `fetch-*` hosts are retried.
   const isFetch = name.startsWith("fetch-");
   const settings = { timeout: 90_000, retry: isFetch ? 2 : 0 };
   for (const [theme, tests] of Object.entries(themes)) {

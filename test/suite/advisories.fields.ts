@@ -24,7 +24,7 @@ function spell(names: readonly string[], character: string): string[] {
 }
 
 export const advisedFields = {
-  async "CVE-2026-88011: field names with a dot or an underscore in place of - are dropped"(
+  async "CVE-2026-88011: aliases of fields that the proxy sets or deletes are dropped, with a dot or _ in place of -"(
     t: Tools,
   ): Promise<void> {
     const names = ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"];
@@ -38,7 +38,7 @@ export const advisedFields = {
     }
   },
 
-  async "CVE-2026-88011: field names with any other character in place of - are dropped"(
+  async "CVE-2026-88011: aliases of fields that the proxy sets or deletes are dropped or refused, with any punctuation for -"(
     t: Tools,
   ): Promise<void> {
     for (const character of FOLDED) {

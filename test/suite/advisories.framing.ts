@@ -64,7 +64,7 @@ async function expectNoResponse(t: Tools, bytes: string): Promise<void> {
   await t.upstream.reset();
 }
 
-/** Sends a request, which the upstream answers with 200 and `Upgrade`, and then bytes that must not pass through a tunnel. */
+/** Sends a request that the upstream answers with 200 and `Upgrade`. Then sends bytes, which must not pass through a tunnel. */
 async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   const offer: Header[] = [
     ["Connection", "Upgrade"],

@@ -38,8 +38,8 @@ async function upload(t: Tools, path: string, chunked: boolean): Promise<Answer>
 }
 
 /**
- * Reads the status of the next answer, or undefined if the server closes the connection instead (RFC 9112 §9.3 allows
- * it).
+ * Reads the next answer, and returns its status; undefined if the server closes the connection instead (RFC 9112 §9.3
+ * allows that).
  */
 function statusOf(client: Awaited<ReturnType<Tools["connect"]>>): Promise<number | undefined> {
   return client.read("POST").then(

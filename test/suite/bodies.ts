@@ -137,7 +137,7 @@ export const bodies = {
     expect(t.upstream.calls[0]?.all("content-length")).toEqual(["18"]);
   },
 
-  async "an upload whose first byte arrives after the request head is forwarded completely"(
+  async "an upload is forwarded completely if its first byte arrives after the request head"(
     t: Tools,
   ): Promise<void> {
     const client = await t.connect();

@@ -117,7 +117,7 @@ export const firstByte = {
     }
   },
 
-  async "if another body stalls or breaks off before its first byte, the client gets the body of another upstream"(
+  async "if a body that is no event stream stalls or breaks off before its first byte, the client gets another upstream's"(
     t: Tools,
   ): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -194,7 +194,7 @@ export const firstByte = {
     expect(inEvent.text).toMatch(/^data: 1\n\ndata: 2\r\n\r\n(?::\n\n)*$/);
   },
 
-  async "a response with a Content-Length, with or without a content coding, gets no comment"(
+  async "an event stream with a Content-Length gets no comments, with or without a content coding"(
     t: Tools,
   ): Promise<void> {
     const [clock] = await open(t, "data: 1\n\n");

@@ -1,4 +1,4 @@
-/** End-to-end fields arrive as they were sent: order, duplicates, case and bytes are kept, and no field is added. */
+/** End-to-end fields arrive as they were sent: order, duplicates, case and bytes are kept. Only the proxy's own are added. */
 import { expect } from "vitest";
 import { rfc } from "../conformance/rfc.ts";
 import type { Tools } from "./_suite.ts";

@@ -1,4 +1,4 @@
-/** Messages that are not valid HTTP/1.1 but that a server's parser may accept. */
+/** Messages that are not valid HTTP/1.1, but that the parser of a server or of an HTTP client may accept. */
 import { expect } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { rfc } from "../conformance/rfc.ts";

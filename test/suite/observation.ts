@@ -36,7 +36,7 @@ export const observation = {
       timings.push((await client.read()).all("server-timing").join(", "));
     }
     const time = "[0-9]+\\.[0-9]";
-    // A runtime's own client does not report its connections.
+    // A runtime's own HTTP client does not report its connections.
     const queue = `(?:, upstream-queue;dur=${time})?`;
     const first = `(${queue}, upstream-connect;dur=${time})?, upstream-first-byte;dur=${time}`;
     expect(timings[0]).toMatch(new RegExp(`^db;dur=5${first}$`));
@@ -140,7 +140,7 @@ export const observation = {
     const { firstByte = NaN, total } = first.timings;
     expect(firstByte).toBeGreaterThan(0);
     expect(total).toBeGreaterThanOrEqual(firstByte);
-    // A runtime's own client does not report its connections.
+    // A runtime's own HTTP client does not report its connections.
     expect([undefined, true]).toContain(second.reused);
     if (second.reused === true) expect(first.timings.connect).toBeGreaterThan(0);
   },
@@ -204,7 +204,7 @@ export const observation = {
         const all = (await command("/trace/seen")) as string[];
         const own = all.filter((line) => line.includes(path));
         const isOver = own.some((line) => line.startsWith("asyncEnd"));
-        // `start` is published before the response, so without it, the channel does not report this request.
+        // `start` is published before the response. If `start` is missing here, the channel does not report this request.
         const isUnseen = !own.some((line) => line.startsWith("start"));
         if (isOver || isUnseen || performance.now() > deadline) return own;
       }

@@ -254,7 +254,7 @@ export const trailers = {
     const client = await t.connect();
     client.send(request("GET", "/"));
     const answer = await client.read();
-    // The response breaks off, unless the client of the runtime has dropped the fields.
+    // The response breaks off, unless the runtime's HTTP client has dropped the fields.
     expect(answer.trailers).toEqual([]);
     // The next request is served.
     t.upstream.script = (call) => call.reply(200, [], "next");

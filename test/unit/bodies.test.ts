@@ -308,7 +308,7 @@ describe("transformJson", () => {
     expect(changed.headers).toEqual([...headers, "Content-Length", "7"]);
   });
 
-  test("a body that is not valid JSON is refused or passed on, and a body of another media type is not read", async () => {
+  test("invalid JSON is refused, or with `unreadable` passed on, and a body of another media type is not read", async () => {
     const init = (): Given<UpstreamResponse> => ({ headers, body: bytes("{") });
     const change = (): number => 1;
     await expect(pass(transformJson(change), init())).rejects.toMatchObject(refused);

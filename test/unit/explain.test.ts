@@ -129,7 +129,7 @@ describe("for a request that would not be sent, `explain` returns", () => {
   });
 });
 
-test("`explain` rejects in the same cases as `fetch`: for misuse, and with the exception of a hook", async () => {
+test("`explain` rejects for misuse, and with what a hook has thrown if there is no `onError`", async () => {
   await expect(explain({ target: () => "nonsense" })).rejects.toThrow(TypeError);
   const thrown = new Error("a bug");
   const onRequest = (): never => {

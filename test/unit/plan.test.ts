@@ -73,7 +73,7 @@ describe("a step of sending that no option asks for costs nothing", () => {
     expect(isDirect({ retry: false, followRedirects: false, replayLimit: 5 })).toBe(true);
   });
 
-  test("a transport of this package needs no conversion of its errors, another one does", () => {
+  test("the errors of transports of this package need no conversion, unless the app passes a dispatcher", () => {
     const isSentDirectly = (transport: Transport): boolean => {
       const answer = Promise.resolve(fakeResponse());
       vi.spyOn(transport, "send").mockReturnValue(answer);

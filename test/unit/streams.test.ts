@@ -95,7 +95,7 @@ describe("awaitFirstByte", () => {
     expect(await text).toBe((first + rest).replace("\uFEFF", ""));
   });
 
-  test("passes on a body that is not an event stream at its first byte, or unchanged if it has already begun", async () => {
+  test("a body that is not an event stream is passed on at its first byte, or unchanged if it has already begun", async () => {
     const held = hold(OTHER);
     await settle();
     expect(held.response).toBeUndefined();

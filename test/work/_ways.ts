@@ -100,7 +100,7 @@ export const ways: Record<string, Way> = {
     onSrvx(apps, async (request) => (await forwarder(apps)(request)).clone()),
 };
 
-/** Servers without the undocumented properties on which the fast paths of the proxy depend. */
+/** srvx as it is, and with missing or changed undocumented properties, on which the fast paths of the proxy depend. */
 export const changedWays: Record<string, Way> = {
   "srvx as it is": ways["srvx"] as Way,
   "srvx without runtime": (apps) => onChangedSrvx(apps, () => undefined),

@@ -1,7 +1,7 @@
 // Sends GET requests at a fixed rate, whether or not earlier ones have been answered, and prints what became of them.
 //
-// Request i is due i/rate seconds after the start. Without Clients, each request opens a new connection. With Clients, it is the
-// request of the client that has been idle for longest. Each client keeps its connection, and opens a new one for its next
+// Request i is due i/rate seconds after the start. Without Clients, each request opens a new connection. With Clients, the
+// client that has been idle for longest sends the request. Each client keeps its connection, and opens a new one for its next
 // request if the connection was closed. If all clients wait for a response, the request is lost.
 package main
 
@@ -45,7 +45,7 @@ type report struct {
 
 const patience = 10 * time.Second
 
-// Each client has one of these many addresses, because servers may limit the connections of an address.
+// The number of addresses that the clients have together, because servers may limit the connections of an address.
 const addresses = 200
 
 type client struct {
@@ -158,7 +158,7 @@ func (f *flood) take(i int) *client {
 	f.Lock()
 	defer f.Unlock()
 	if f.Clients == 0 {
-		// An idle one has no connection.
+		// Without Clients, an idle client has no connection.
 		if last := len(f.idle) - 1; last >= 0 {
 			c := f.idle[last]
 			f.idle = f.idle[:last]

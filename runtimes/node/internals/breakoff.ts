@@ -34,7 +34,10 @@ export function breakOff(res: ServerResponse | Http2ServerResponse): void {
   else res.destroy();
 }
 
-/** Whether the body ends with the connection: the client would then take a graceful close for the end of the body. */
+/**
+ * Whether the body may end with the connection: the client could then take a graceful close for the end of the body. Also true
+ * of an HTTP/1.0 response with `Content-Length`.
+ */
 function endsWithConnection(res: ServerResponse): boolean {
   return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;
 }

@@ -257,8 +257,8 @@ export class ParserHold {
   }
 
   /**
-   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if nothing is
-   * written for some time.
+   * Stops reading. The proxy then notices a disconnect only when a write fails, so it closes the connection if for some time,
+   * nothing is written and nothing waits to be written.
    */
   #stopReading(): void {
     const socket = this.#socket;

@@ -46,7 +46,7 @@ export function chooseUpgrades(
 
 /**
  * Gives a request that was handed over as an upgrade to the server again, as an ordinary request with its body.
- * @returns whether the server takes it; false over TLS, where no client asks for `h2c`, if the body has been parsed, and if
+ * @returns whether the server takes it; false over TLS (where no client asks for `h2c`), if the body has been parsed, or if
  * the head cannot be written again
  */
 export function handleAsRequest(

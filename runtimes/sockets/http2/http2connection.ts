@@ -56,7 +56,7 @@ export interface Http2Owner<Attempt extends StreamJob> {
   onOpen(connection: Http2Connection<Attempt>): void;
   /** Called when an attempt has become a tunnel. */
   onSwitch(): void;
-  /** Called when an attempt is over. */
+  /** Called when there may be room: an attempt is over, or the upstream has sent new SETTINGS. */
   onRelease(connection: Http2Connection<Attempt>): void;
   /** Called when no byte was sent or received for the time of the option `timeout`. */
   onSilence(connection: Http2Connection<Attempt>): void;
@@ -97,10 +97,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   readonly #options: FilledPoolOptions;
   readonly #owner: Http2Owner<Attempt>;
   #cancelConnecting: (() => void) | undefined;
-  /**
-   * The attempts whose response headers, or the last byte of whose bodies, arrived in the current read. They pass that on after
-   * the read is processed.
-   */
+  /** The attempts that pass something on after the current read: response headers, or the end of a response body. */
   #answered: Attempt[] = [];
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */

@@ -101,8 +101,8 @@ export function fromHttp2Fields(raw: HeaderList): HeaderList {
 }
 
 /**
- * Returns fields as an object, for versions of Node that take no list. A repeated field becomes an array with a value for each
- * line.
+ * Returns fields as an object, for trailer fields, and for versions of Node that take no list. A repeated field becomes an
+ * array with a value for each line.
  */
 export function toFieldObject(list: HeaderList): OutgoingHttpHeaders {
   const fields = Object.create(null) as Record<string, string | string[]>;

@@ -37,7 +37,8 @@ const known: WeakSet<Http2Session> = new WeakSet();
 let timer: NodeJS.Timeout | undefined;
 
 /**
- * Watches a session, and destroys it within a second after its peer has reset the connection. This ends the session's streams.
+ * Watches a session, and destroys it within a second after its peer has reset the connection during a write. This ends the
+ * session's streams.
  */
 export function endWhenLost(session: Http2Session | undefined): void {
   if (session === undefined || session.destroyed || known.has(session)) return;

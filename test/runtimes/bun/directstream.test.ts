@@ -160,7 +160,7 @@ describe.each([
   test.each(passedOn)("%s: the upstream waits for a slow client", async (way) => {
     const [client, call] = await open(way);
     const { socket, closed } = call.link;
-    // Bun and the system buffer some of the body: on a busy machine, 40 MiB were seen.
+    // Bun and the system keep a part of the body in buffers: on a busy machine, 40 MiB were seen.
     const size = (way === "asIs" ? 64 : 256) * mebibyte;
     void call.pour(size, { chunked: true });
     const sent = await settled(() => flushed(socket));

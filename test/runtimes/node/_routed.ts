@@ -1,4 +1,4 @@
-/** Apps of seven frameworks with the same routes, some of which pass requests to a proxy. */
+/** Apps of seven frameworks with the same routes. Some of the routes pass requests to a proxy. */
 import { once } from "node:events";
 import { createServer as createHttp1Server, type RequestListener, type Server } from "node:http";
 import { createSecureServer } from "node:http2";
@@ -21,7 +21,7 @@ function fail(): never {
 
 const never = new Promise<never>(() => {});
 
-/** Answers a web request by its path. Requests for all other paths go to the proxy. */
+/** Answers a web request by its path. Requests for paths without a `case` go to the proxy unchanged. */
 async function answer(request: Request, proxy: NodeProxy, context?: unknown): Promise<Response> {
   switch (new URL(request.url).pathname) {
     case "/refused":
@@ -43,7 +43,7 @@ async function answer(request: Request, proxy: NodeProxy, context?: unknown): Pr
 
 type Pair = [path: string, answer: () => void];
 
-/** Runs the function that `own` has for a path; otherwise `others`. */
+/** Runs the function that `own` has for a path, or `others` if `own` has none. */
 function choose(path: string | undefined, others: () => void, ...own: Pair[]): void {
   const [, run = others] = own.find(([name]) => name === path) ?? [];
   run();

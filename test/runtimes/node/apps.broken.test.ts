@@ -1,4 +1,4 @@
-/** Truncated and unread bodies in servers that do not detect them themselves. */
+/** Truncated responses, and request bodies that other code reads or decodes, on Node's servers. */
 import type { IncomingMessage } from "node:http";
 import { Hono } from "hono";
 import { toNodeHandler } from "srvx/node";

@@ -34,7 +34,7 @@ async function serveConnect(proxy: NodeProxy): Promise<number> {
   return apps.serve("node", vite.middlewares.use("/api", proxy.nodeHandler));
 }
 
-/** Serves a proxy below /api, with the mount of each framework. */
+/** For each kind of mount, a function that serves a proxy below /api. */
 const mounts: Record<string, (proxy: NodeProxy) => Promise<number>> = {
   "Express's use": ({ nodeHandler }) => apps.serve("node", express().use("/api", nodeHandler)),
   "an app in an app of Express": ({ nodeHandler }) => {

@@ -341,13 +341,23 @@ describe("`proxy.upgrade` as the app's own listener", () => {
     expect(await client.rest()).toHaveLength(0);
   });
 
-  test("a request with a body for another protocol gets 400, because the server has not parsed the body", async () => {
+  test("a request for another protocol gets 400 if it has a body, because the server has not parsed the body", async () => {
     const { server, port } = await serveApp();
     server.on("upgrade", createProxy({ target: upstream.url }).upgrade);
     const answer = await apps.ask(port, request("POST", "/", offer("h2c"), "body"));
     expect(answer.status).toBe(400);
     expect(upstream.calls).toEqual([]);
   });
+});
+
+test("an upgrade request without `Host` gets 400, as Node answers any other request", async () => {
+  const { server, port } = await serveApp();
+  createProxy({ target: upstream.url }).attach(server);
+  const head = request("GET", "/", handshake)
+    .toString()
+    .replace(/^Host:.*\r\n/im, "");
+  expect((await apps.ask(port, Buffer.from(head))).status).toBe(400);
+  expect(upstream.calls).toEqual([]);
 });
 
 test("only upgrades to the protocols of the option `upgrades` are carried", async () => {

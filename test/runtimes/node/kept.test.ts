@@ -93,7 +93,7 @@ describe.each(framings)("response bodies (%s)", (framing) => {
     for (const path of paths) await read(path, { "x-watch": way, connection: "close" });
     // Other responses then pass through the same buffers.
     await Promise.all(paths.map((path) => read(path.replace("/", "/9"))));
-    // The proxy writes to `end` only a body that is available completely, so other bodies leave no chunk there.
+    // The proxy passes a body to `end` only if the whole body is available, so `end` gets no chunk of other bodies.
     if (way !== "response's end" || framing === "sized")
       expect(keeper.kept.length).toBeGreaterThan(0);
     keeper.expectUnchanged();

@@ -24,8 +24,8 @@ test.each(["caf\xe9 \xff\x80", "plain"])(
     expect(head.get("x-name")).toBe(value);
     end.resolve();
     expect((await client.readBody(head)).text).toBe("body");
-    // `flushHead` writes an empty chunk only for a head with bytes above 0x7f. It flushes other heads without one, because
-    // middleware that compresses sends nothing for an empty chunk.
+    // `flushHead` writes an empty chunk only for a head with bytes above 0x7f. It sends other heads with `flushHeaders`,
+    // because middleware that compresses sends nothing for an empty chunk.
     expect(written).toHaveLength(value === "plain" ? 0 : 1);
   },
 );

@@ -97,7 +97,7 @@ test("concurrent tunnels with slow readers on both sides carry only their own by
     const [head] = (await once(client, "data")) as [Buffer];
     expect(head.toString("latin1")).toMatch(/^HTTP\/1.1 101 .*\r\n\r\n$/s);
     client.pause();
-    // Parts of all sizes; the client does not read before the tunnel is full in both directions.
+    // The parts differ in size, and the client does not read before the tunnel is full in both directions.
     for (let at = 0, i = number; at < sent.length; i++) {
       const size = [20, 3_000, 66_000, 700_000][i % 4] as number;
       client.write(sent.subarray(at, at + size));

@@ -560,8 +560,8 @@ describe("time limit for the app", () => {
 
 describe("the `Fetchway-Upgrade` token", () => {
   /**
-   * Serves an app that never answers the upgrade for /held. It passes all other requests to a proxy: /own itself, the others as
-   * copies. Returns the port, the token of each request, and a field with the token of the upgrade for /held.
+   * Serves an app that never answers the upgrade for /held. It passes all other requests to a proxy: the original for /own,
+   * and copies of the others. Returns the port, the token of each request, and a field with the token of the upgrade for /held.
    */
   async function hold(): Promise<{ port: number; tokens: (string | null)[]; stolen: Header }> {
     const tokens: (string | null)[] = [];

@@ -26,7 +26,7 @@ import { request, type Header } from "../../helpers/wire.ts";
 const apps = useApps();
 const { upstream } = apps;
 
-/** Serves a proxy that carries the protocol `tcp` on a new server. */
+/** Serves a proxy that carries `tcp` and WebSockets on a new server. */
 async function serve(
   options: Partial<CreateProxyOptions> = {},
 ): Promise<{ proxy: NodeProxy; server: Server; port: number }> {
@@ -349,7 +349,7 @@ describe("tunnels that one side has closed", () => {
   });
 });
 
-test("a receiver of a tunnel that does not read makes the sender wait, in both directions", async () => {
+test("in a tunnel, a receiver that does not read makes the sender wait, in both directions", async () => {
   const sockets = switching();
   const { port } = await serve();
   const client = await open(port);

@@ -1,6 +1,6 @@
 /**
- * Requests over HTTP/2 that the client resets, and malformed ones. The test writes raw frames, because no client library
- * would send them.
+ * Requests over HTTP/2 that the client resets, and malformed requests. Most tests write raw frames, because no client
+ * library would send these requests.
  */
 import { once } from "node:events";
 import {
@@ -53,7 +53,7 @@ async function serve(
   return server;
 }
 
-/** HEADERS of a POST, with further fields. */
+/** Returns the HEADERS frame of a POST, with further fields. */
 function postHead(...fields: Buffer[]): Buffer {
   const block = [
     field(":method", "POST"),

@@ -179,7 +179,7 @@ test("a request whose body middleware reads as text is refused with a TypeError 
   expect(answer.toString()).toMatch(/TypeError: .*setEncoding/);
 });
 
-// Fastify's `inject` requires an ES module, which Node allows from 22.12 on.
+// Fastify's `inject` loads an ES module with `require`, which Node supports from 22.12 on.
 test.skipIf(!process.features.require_module)(
   "the payload that `inject` of Fastify sends to the proxy is not modified",
   async () => {

@@ -193,7 +193,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
     ["/large", false],
     ["/upload", false],
     ["/large", true],
-  ])("requests to an HTTP/2 upstream also end: %s, balanced: %s", async (path, isBalanced) => {
+  ])("requests to HTTP/2 upstreams are also ended: %s, balanced: %s", async (path, isBalanced) => {
     const server = createHttp2({ settings: { maxConcurrentStreams: 4 } }, (req, res) => {
       res.on("error", () => {});
       if (req.url === "/large") Readable.from(chunks()).pipe(res);
@@ -418,7 +418,7 @@ describe("the order of waiting requests", () => {
     expect(order).toEqual(["/busy", "/other", "/greedy"]);
   });
 
-  test("an address that fills the queue keeps no other out: its newest request gets 503 to make room for another address", async () => {
+  test("an address that fills the queue keeps no other address out: its newest request gets 503 to make room", async () => {
     upstream.script = () => {};
     const setup = setUp({ maxSockets: 1, maxQueued: 3 });
     const dial = await open(setup);

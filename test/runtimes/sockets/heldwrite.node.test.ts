@@ -59,7 +59,7 @@ async function upload(
   });
   const started = { raw, socket, events, stop: () => server.close() };
   socket.write(Buffer.alloc(10_000));
-  // A socket with TLS that is destroyed before this callback sends nothing.
+  // If a socket with TLS is destroyed before this callback, the socket sends nothing.
   if (answer !== "") await new Promise((resolve) => peer.write(answer, resolve));
   peer.destroy();
   act(started);
@@ -186,7 +186,7 @@ test("a connection is not reused if an early response arrived on it after a fail
   upstream.script = (call) => {
     if (call.target !== "/early") return call.reply(200, [], "next");
     call.link.socket.pause();
-    // The answer is complete, and does not say that the connection closes. Destroy it, so that the proxy's next write fails.
+    // The answer is complete, and does not say that the connection closes. Destroy the socket, so that the next write fails.
     call.reply(413, [], "too large");
     call.link.socket.destroy();
     more();

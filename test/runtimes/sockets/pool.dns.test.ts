@@ -275,7 +275,7 @@ describe("lookups in the background while the pool is used", () => {
 
   test("no request waits for a lookup in the background", async () => {
     record([A], 1);
-    // A lookup of a silent name server takes 3 s.
+    // A lookup takes 3 s while the name server is silent.
     const proxy = start({ keepAlive: false, connectTimeout: 2000 });
     expect(await ask(proxy)).toBe(`200 ${A}`);
     names.silent = true;

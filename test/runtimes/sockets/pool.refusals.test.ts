@@ -1,4 +1,4 @@
-/** Transports over the runtime's `fetch` refuse pool options, because they do not control its connections. */
+/** Transports over the runtime's `fetch` refuse pool options, because the transports do not control the connections. */
 import { describe, expect, test } from "vitest";
 import * as global from "../../../runtimes/fetch.ts";
 import * as workerd from "../../../runtimes/workerd.ts";

@@ -82,7 +82,7 @@ test("after 250 ms the next address of a name is tried, and the first address ma
   expect(events).toHaveLength(4);
 });
 
-test("an address is reported as slow if a later address connects first, and its socket is closed", () => {
+test("an address is reported as slow, and its socket is closed, if a later address connects first", () => {
   const { events, connect } = begin("a", "b");
   vi.advanceTimersByTime(250);
   connect("b");

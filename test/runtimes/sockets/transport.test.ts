@@ -70,7 +70,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     await using served = new Served(runtime, upstream.url);
     expect(await served.ask("/1")).toBe("200 ");
     await until(() => upstream.openLinks === 0, "a connection too short-lived to keep closed");
-    // A connection that was kept for a while would be counted.
+    // `timedOut` would count a connection that was kept for a while.
     expect(await served.stats()).toMatchObject({ closed: 1, timedOut: 0 });
     expect(await served.ask("/3")).toBe("200 ");
     expect(await served.ask("/3")).toBe("200 ");

@@ -295,7 +295,7 @@ describe("the options of an agent of undici", () => {
 });
 
 describe("tunnels through undici", () => {
-  /** Opens a WebSocket through a proxy that is attached to a server. @returns a promise of the close code */
+  /** Opens a WebSocket through a proxy that is attached to a server. @returns an object with a promise of the close code */
   async function open(proxy: entry.NodeProxy): Promise<{ closed: Promise<number> }> {
     echoMessages(upstream);
     const server = createHttpServer(proxy.nodeHandler);

@@ -23,11 +23,11 @@ export interface Outcome {
   readonly state: string;
   /** The number of requests that still count as running when all have ended. */
   readonly active: number;
-  /** Milliseconds that the slowest of these last GETs took. */
+  /** Milliseconds that the slowest GET of those in `lastGets` took. */
   readonly slowest: number;
   /** The 99th percentile of the durations of the requests before the fault, in milliseconds. */
   readonly p99Before: number;
-  /** The same for the requests that began after the ejection; undefined without an ejection. */
+  /** The same percentile for the requests that began after the ejection; undefined without an ejection. */
   readonly p99After: number | undefined;
   /** The number of requests that began after the ejection. */
   readonly countAfter: number;

@@ -100,7 +100,7 @@ test.each<[string, () => boolean]>([
     "returns a promise",
     (() => Promise.reject(new Error("of the app"))) as unknown as () => boolean,
   ],
-])("checks fail if `status` %s, and their bodies are cancelled", async (_, status) => {
+])("checks fail if `status` %s, and the response bodies are cancelled", async (_, status) => {
   let cancelled = 0;
   const target = balance(["http://a.test"], { check: { ...check, status } });
   const transport = transportOf(async () =>

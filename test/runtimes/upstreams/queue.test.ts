@@ -152,7 +152,7 @@ describe("the queue of several upstreams", () => {
     expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
-  test("a request whose client has disconnected gets no place", async () => {
+  test("a request whose client has disconnected leaves the queue to the next request", async () => {
     const queue = new Queue(1, { maxQueue: 1 });
     queue.ask();
     const left = queue.ask("/", [], { isAborted: true });
@@ -307,7 +307,7 @@ test("an attempt stays in the queue when another attempt of the same request is 
   await proxy.close();
 });
 
-test("an additional attempt that gets no place, and the one made in its stead, together cost the retry budget one attempt", async () => {
+test("an attempt that gets no upstream and the attempt in its stead together cost the retry budget one attempt", async () => {
   await using upstreams = await startUpstreams(1);
   const [url = ""] = upstreams.urls;
   let asked = 0;
@@ -321,7 +321,7 @@ test("an additional attempt that gets no place, and the one made in its stead, t
         paidThen ??= paid;
         return url;
       }
-      // The further attempt waits until the first attempt has failed, and then gets no place.
+      // The second attempt waits until the first attempt has failed, and then gets no upstream.
       return new Promise((resolve) => (request.leave = () => resolve(undefined)));
     },
     mayRetry: () => ++paid > 0,
@@ -342,7 +342,7 @@ test("an additional attempt that gets no place, and the one made in its stead, t
   await until(() => asked === 1, "the attempt that waits");
   fail?.();
   expect(await (await answer).text()).toBe("0");
-  // Compare the count at the second attempt: if that attempt is slow, a third one asks the budget later.
+  // `paidThen` is the count at the second retry. If that retry is slow, another one asks the budget later.
   expect(paidThen).toBe(1);
   await proxy.close();
 });

@@ -4,7 +4,7 @@ import { createProxy } from "#fetchway";
 interface Data {
   /** The member of a socket's data that Hono's handlers read. */
   events?: { onOpen?: () => void; onClose?: () => void };
-  /** The member of a socket's data that Elysia's handlers call, if it exists. */
+  /** The members of a socket's data that Elysia's handlers call if they exist. */
   open?: (socket: OwnSocket) => void;
   message?: (socket: OwnSocket, message: string) => void;
   close?: (socket: OwnSocket) => void;
@@ -57,7 +57,7 @@ const composed: Handlers = {
   close: (socket, ...end) => choose(socket).close(socket, ...end),
 };
 
-/** The handlers of a server, by the name in the environment. */
+/** The handlers of a server, by the name in the variable HANDLERS. */
 const handlers: Record<string, () => object> = {
   strict: () => strict,
   lenient: () => lenient,

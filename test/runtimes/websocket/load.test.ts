@@ -17,7 +17,7 @@ import { patience, settled, until, within } from "../../helpers/wait.ts";
 import type { Holdings } from "../../hosts/leaks.ts";
 
 type Name = HostName | NodeHttpHost;
-/** What all hosts of `REPORTING` report. */
+/** What the hosts of `REPORTING` report: all report `heap` and `pool`, and some report the rest. */
 type Report = Pick<Holdings, "heap" | "pool"> & Partial<Holdings>;
 
 const isLarge = process.env["MODE"] === "load";

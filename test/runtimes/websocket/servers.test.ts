@@ -164,7 +164,7 @@ describe("handlers of the app or of a framework, on Bun", () => {
     },
   );
 
-  test("if only another server has the proxy's handlers, the upstream's WebSocket is closed", async () => {
+  test("if the proxy's handlers are on another server than the client, the upstream's WebSocket is closed", async () => {
     echoMessages(upstream);
     await using program = await startWith("lenientBesideOthers");
     const client = new WebSocket(`ws://127.0.0.1:${program.port}`).on("error", () => {});

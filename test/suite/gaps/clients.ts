@@ -22,7 +22,7 @@ function toGap(host: Client, test: TestName, reason: string, often?: "sometimes"
   return { host, test, reason, ...(prints && { prints }), ...(often && { sometimes: true }) };
 }
 
-/** Returns the gaps of clients, except where the server on the same host already fails the test. */
+/** Returns the gaps of HTTP clients, except where the server on the same host already fails the test. */
 export function toClientGaps(onServers: readonly Gap[]): Gap[] {
   const isServers = ({ host, test }: Gap): boolean =>
     onServers.some((gap) => gap.host === host && gap.test === test);

@@ -395,7 +395,7 @@ export const serverGaps: readonly Gap[] = [
 
 const inherited = inheritGaps(serverGaps);
 
-/** The gaps of HTTP clients, without those tests that fail because of the server. */
+/** The gaps of HTTP clients, except in tests that already fail because of the server. */
 export const clientGaps: readonly Gap[] = toClientGaps([...serverGaps, ...inherited]);
 
 export const gaps: readonly Gap[] = [...serverGaps, ...inherited, ...clientGaps];

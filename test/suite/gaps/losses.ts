@@ -484,7 +484,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
     ],
     ["the upstream connection is closed after each HEAD", [ON_NODE, [KEPT]]],
     ["the upstream connection is closed after a response with trailer fields", [ON_DENO, [KEPT]]],
-    // The tests of these two fail only on a loaded machine.
+    // The tests of the following two losses fail only on a loaded machine.
     [
       "a large part of a large upload is held in memory",
       [

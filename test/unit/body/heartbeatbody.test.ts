@@ -19,7 +19,7 @@ afterEach(() => {
 interface Stream {
   readonly body: HeartbeatBody;
   readonly source: ResponseBody;
-  /** The chunks that the client has got. */
+  /** The chunks that the client has got, and then `end` or `fail`. */
   readonly sent: string[];
   /** Whether the client takes chunks. */
   hasRoom: boolean;

@@ -66,7 +66,7 @@ describe("limitBody", () => {
     ["one byte, with a limit of 0", 0, { body: bytes("a") }],
     ["a declared length", 4, { body: streamOf(["abcde"]), contentLength: 5 }],
     ["a body of known length", 4, { body: new StreamBody(streamOf(["abcde"]), 5) }],
-  ])("refuses %s above the limit before anything is sent", async (_, limit, over) => {
+  ])("refuses a body over the limit before anything is sent: %s", async (_, limit, over) => {
     const send = vi.fn();
     const { scope } = startScope();
     expect(await errorOf(() => limitBody(limit)(send)(fakeRequest(over), scope))).toEqual(tooLarge);

@@ -115,7 +115,7 @@ test("a sink that transfers its chunks gets copies of chunks that share memory",
 });
 
 test.each(["borrowed", "returned"] as const)(
-  "a sink whose chunks are %s gets chunks that share memory without a copy",
+  "a sink whose chunks are %s gets no copies of chunks that share memory",
   (memory) => {
     const { body, first, second } = openShared();
     const sink = new FakeSink(memory);

@@ -8,7 +8,7 @@ import { StreamBody } from "../../../src/body/stream.ts";
 import { bytes, fakeScope, streamOf } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 
-/** A body that the test fills, the calls to its transport, and a resumable body of it. */
+/** Returns a body that the test fills, the calls to its transport, and a `ResumableBody` that wraps it. */
 function openBody(limit = 6): { source: ResponseBody; calls: string[]; body: ResumableBody } {
   const calls: string[] = [];
   const source = new ResponseBody(fakeScope(), {

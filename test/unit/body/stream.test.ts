@@ -216,7 +216,7 @@ test("the memory of a chunk is used for the next read of a byte stream once the 
 
 test.each([
   ["larger after a chunk that fills it", 0, [65_536, 262_144, 72_320]],
-  ["as large as before after shorter chunks", 1, [...Array<number>(6).fill(65_536), 6790, 1]],
+  ["not larger after chunks that do not fill it", 1, [...Array<number>(6).fill(65_536), 6790, 1]],
 ])("the buffer for a chunk of a byte stream is %s", async (_, free, expected) => {
   const length = 400_000;
   const sizes: number[] = [];

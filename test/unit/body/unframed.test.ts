@@ -90,7 +90,7 @@ test.each([[[]], [["", ""]]])(
 );
 
 describe("measure() returns a stream of the whole body:", () => {
-  test("a body without a chunk for a few turns of the event loop", async () => {
+  test("a body that delivers no chunk for a few turns of the event loop", async () => {
     const gate = Promise.withResolvers<void>();
     let pulls = 0;
     const stream = counting(3, () => pulls++ === 2 && gate.promise);

@@ -46,7 +46,7 @@ test("the web stream buffers 64 KiB, and takes more only when its reader has rea
   expect(hasRoom).toHaveBeenCalledOnce();
 });
 
-test("the web stream of a failed body fails with the body's error, or with the option `quiet` without a reason", async () => {
+test("the web stream of a failed body fails with the body's error, or without a reason if `quiet` is set", async () => {
   for (const [quiet, expected] of [
     [false, "broken"],
     [true, undefined],

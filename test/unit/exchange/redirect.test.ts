@@ -111,7 +111,7 @@ describe("the URL of a redirect", () => {
     (location) => {
       rfc("9110-4.2-empty-host");
       const hop = next(302, location);
-      // "" resolves to the URL of the request. Only the check for loops refuses that, which runs later.
+      // "" resolves to the URL of the request. The check for loops, which runs later, refuses such a redirect.
       if (location === "") expect(hop?.path).toBe("/");
       else expect(hop).toBeUndefined();
     },

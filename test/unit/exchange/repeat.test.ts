@@ -161,7 +161,7 @@ describe("how often a request to several upstreams is sent", () => {
     ["a stale connection is replaced by a new one", { a: "stale ok", b: "ok" }, 1, "a a+ 200"],
     ["a stale connection is replaced only once", { a: "stale", b: "ok" }, 1, "a a+ 502"],
     [
-      "with two attempts, the second one goes to another upstream",
+      "of two further attempts, the second goes to another upstream",
       { a: "stale", b: "ok" },
       2,
       "a a+ b+ 200",

@@ -48,7 +48,7 @@ function failWith(code: ProxyErrorCode, cause?: unknown): () => never {
 }
 const refuse = failWith("connection_refused");
 const answer = (): ReturnType<typeof fakeResponse> => fakeResponse();
-/** Does not answer: the request ends when its exchange is aborted. */
+/** An upstream that never answers: the request ends only when its exchange is aborted. */
 const hang: FakeTransport["answer"] = (_, scope) =>
   new Promise((_resolve, fail) => scope.onAbort({ fail }));
 
@@ -145,7 +145,7 @@ describe("an upstream that refuses connections", () => {
   });
 
   test.each(["connection_timeout", "tls_certificate_error", "destination_ip_unroutable"] as const)(
-    "if a look fails without a connection (%s), the upstream does not count as back, and the next request is a look",
+    "if a look fails without a connection (%s), the upstream does not count as back, and the next waiting request is a look",
     async (code) => {
       const states: string[] = [];
       const setup = setUp(refuse, { onWait: ({ state }) => void states.push(state) });
@@ -287,7 +287,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, gone, other);
   });
 
-  test("when a look is refused after the time limit, the wait ends", async () => {
+  test("a look that is refused only after the time of `wait` has passed ends the wait with 503", async () => {
     const setup = setUp(refuse, { retry: false });
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -307,7 +307,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, sent);
   });
 
-  test("`timeout` does not run while a request waits, and runs once it is sent", async () => {
+  test("`timeout` does not run while a request waits, and runs once the request is sent", async () => {
     const setup = setUp(refuse, { timeout: 300 });
     const sent = await setup.send();
     await vi.advanceTimersByTimeAsync(2_500);
@@ -321,7 +321,7 @@ describe("the end of a wait", () => {
   });
 
   test.each([
-    ["the time ends", async () => void (await vi.advanceTimersByTimeAsync(WAIT)), 503],
+    ["`wait` has passed", async () => void (await vi.advanceTimersByTimeAsync(WAIT)), 503],
     ["the client disconnects", async (_: Setup, { incoming }: Sent) => incoming.leave(), 499],
     ["the proxy is closed", async ({ plan }: Setup) => plan.held?.close(), 503],
   ] as const)("a body that was not sent is cancelled when %s", async (_, end, status) => {
@@ -663,14 +663,14 @@ describe("a request that an HTTP/2 upstream has not processed", () => {
     ["the client disconnects", ({ incoming }: Sent) => incoming.leave(), undefined],
     ["the proxy is closed", (_: Sent, { plan }: Setup) => plan.held?.close(), 503],
     [
-      "it fails for another reason",
+      "the request fails for another reason",
       (_: Sent, { transport }: Setup) => {
         transport.answer = failWith("http_protocol_error");
       },
       502,
     ],
     [
-      "it gets a response that does not need the rest",
+      "the request gets a response that does not need the rest",
       (_: Sent, { transport }: Setup) => {
         transport.answer = async ({ body }) => {
           await body?.pipeTo(new FakeSink());
@@ -886,7 +886,7 @@ describe("`onWait`", () => {
     expect(changes).toHaveLength(2);
   });
 
-  test("names three of several upstreams", async () => {
+  test("names three of five upstreams, and says how many more there are", async () => {
     const targets = ["a", "b", "c", "d", "e"].map((name) => `http://${name}.test`);
     const [setup, changes] = watch(refuse, balance(targets));
     await setup.send();

@@ -48,7 +48,7 @@ describe("the upstream in the explanation of an error", () => {
     );
   });
 
-  test("its address replaces `the upstream` in the message of the error", () => {
+  test("the address replaces the words `the upstream` in the message of the error", () => {
     const message = "the upstream has refused the stream";
     expect(explainError(failedAt("https://a:4000", "connection_terminated", { message }))).toBe(
       "connection_terminated: a:4000 has refused the stream (see its log)",
@@ -69,7 +69,7 @@ describe("the upstream in the explanation of an error", () => {
     expect(error.stack).not.toContain("a.example");
   });
 
-  test("if the target has several upstreams, each is listed with its state and the reason", () => {
+  test("if the target has several upstreams, the first eight are listed with their states, and why they are down", () => {
     const states = Array.from({ length: 10 }, (_, i) => ({
       name: `http://a:${i}`,
       state: ["down", "up"][i] ?? "ejected",
@@ -107,7 +107,7 @@ describe("the explanation of an error", () => {
   });
 
   test.each(["connection_limit_reached", "proxy_internal_error"] as const)(
-    "names the limit of open files if there are too many: %s",
+    "names the limit of open files if it is reached: %s",
     (code) => {
       const cause = Object.assign(new Error("connect EMFILE"), { code: "EMFILE" });
       expect(explainError(failedAt("http://a", code, { cause }))).toBe(
@@ -133,7 +133,7 @@ describe("the explanation of an error", () => {
     );
   });
 
-  test("a client that was too slow is reported as `client_too_slow`, whatever the code of the error", () => {
+  test("a client that was too slow is reported as `client_too_slow`, not with the code of the error", () => {
     const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
     const error = failedAt("http://a", "http_request_error", { status: 408, message });
     expect(explainError(error)).toBe(

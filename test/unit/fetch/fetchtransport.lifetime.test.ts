@@ -77,7 +77,7 @@ describe("the scope of an exchange over `fetch`", () => {
     expect(touched).toBeGreaterThanOrEqual(3);
   });
 
-  test("an upload that `fetch` cancels cancels its source", async () => {
+  test("if `fetch` cancels an upload, the source of the upload is cancelled", async () => {
     const cancelled = vi.fn();
     const fetch: FetchLike = async (_, { body }) => {
       await (body as ReadableStream).cancel("enough");

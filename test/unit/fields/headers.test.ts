@@ -12,7 +12,7 @@ import {
 describe("NameSet", () => {
   const names = new NameSet(["cookie", "X-Real-IP", "x_"], undefined, ["x-forwarded-"]);
 
-  test("a set that extends another one contains its names, and does not change it", () => {
+  test("a set that extends another set contains the names of that set, and leaves it unchanged", () => {
     const more = new NameSet(["Accept"], names, ["x-other-"]);
     for (const name of ["Cookie", "x-forwarded-for", "accept", "X-Other-1"]) {
       expect(more.has(name)).toBe(true);

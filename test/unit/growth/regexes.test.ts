@@ -19,7 +19,7 @@ function literalsIn(code: string): RegExp[] {
 }
 
 describe("regular expressions", () => {
-  /** The parts of the inputs. An input is a prefix, many repetitions of a filling, and an ending that prevents a match. */
+  /** The parts of the inputs. An input is a prefix, many repetitions of a filling, and an ending that may prevent a match. */
   const befores = ["", ..."a|a=|5|;|;path=|;path=x|/|http://|:|::ffff:|[".split("|")];
   const fillings = Array.from(' \ta10.:/\\=;,"%#?');
   const pairs = ["a,", " ,", "a=", '="', ' "', "\\a", "/.", "%2e", "..", "1.", ":1", "\r\n", "\r"];

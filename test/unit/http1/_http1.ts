@@ -31,7 +31,7 @@ export class PoolBench {
     });
   }
 
-  /** @param clientAddress the address of the client, for connections that name it */
+  /** @param clientAddress the address of the client, for connections that name their client */
   send(hop: Given<UpstreamRequest> = {}, clientAddress?: string): Sent {
     const { scope, client } = startScope(0, 0);
     client.clientAddress = clientAddress;

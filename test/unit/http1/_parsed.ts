@@ -20,7 +20,7 @@ export function piecesOf(text: string, ...cuts: number[]): Uint8Array[] {
   return ends.map((end, at) => new Uint8Array(bytes.subarray(ends[at - 1] ?? 0, end)));
 }
 
-/** Feeds the chunks to a parser up to its first error. If `closed` is true, the end of the connection follows. */
+/** Feeds the pieces to a parser up to its first error. If `closed` is true, the end of the connection follows. */
 export function parse(
   pieces: Iterable<Uint8Array>,
   { method = "GET", closed = false }: { method?: string; closed?: boolean } = {},

@@ -96,7 +96,7 @@ export class FakeSocket implements Socket {
 
   // ── events ──
 
-  /** Delivers data to the handler; if it is short, in memory that other buffers share. */
+  /** Delivers a text to the handler as bytes. The bytes of a short text are in memory that other Buffers share. */
   receive(text: string): void {
     this.receiveBytes(Buffer.from(text, "latin1"));
   }

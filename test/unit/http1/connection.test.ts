@@ -44,7 +44,7 @@ describe("backpressure of a connection", () => {
 describe("memory", () => {
   const responses = `${ok}Content-Length: 5\r\n\r\nhello`;
 
-  test("the last chunk of a read keeps the read's memory if this holds nothing else and the socket permits it", () => {
+  test("the last chunk of a read keeps the read's memory if that memory holds nothing else and the socket permits it", () => {
     const read = Buffer.from(responses, "latin1");
     for (const [isAlone, mayKeep] of [[true], [false], [true, false]] as const) {
       const bench = new ConnectionBench();

@@ -130,7 +130,7 @@ describe("the framing of a response", () => {
       "0123456789!",
     ],
     ["trailers", `${chunked}5\r\nhello\r\n0\r\nX-A: b\r\nContent-Length: 9\r\n\r\n`, "hello"],
-  ])("a body with %s is read, and is incomplete without its last byte", (_, text, body) => {
+  ])("a response with %s is read, and is incomplete without its last byte", (_, text, body) => {
     expect(whole(text)).toMatchObject({ body, end: "clean", error: undefined });
     // Bytes after the response do not answer a request, so the connection must not be reused.
     expect(whole(`${text}H`)).toMatchObject({ body, end: "unclean", error: undefined });

@@ -99,7 +99,7 @@ describe("the framing of a request", () => {
     expect(connection.chunks[1]).toBe(chunk);
   });
 
-  test("a body that is available completely is sent with its length, and a short one is in one write with the head", () => {
+  test("a body that is available completely is sent without added bytes, and a short body in one write with the head", () => {
     const request = fakeRequest({ method: "POST", headers: ["X-A", "1"] });
     const head = "POST / HTTP/1.1\r\nHost: up.test:4000\r\nX-A: 1\r\nEnd: 2\r\n\r\n";
     const long = "x".repeat(16_385);

@@ -14,7 +14,7 @@ test("an unknown option is refused", () => {
   );
 });
 
-test("redirectTargets is refused if followRedirects is not set, but accepted with any value of it, even false", () => {
+test("redirectTargets is refused if followRedirects is not set, but accepted if it is set, even to false", () => {
   const given = (others: ProxyOptions) => (): unknown =>
     compile({ redirectTargets: "any", ...others }, () => new FakeTransport());
   expect(given({})).toThrow(TypeError);

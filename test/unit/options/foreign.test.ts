@@ -186,7 +186,7 @@ test.each([
   ["url", "`target`"],
   ["upstream", "`target`"],
   ["targets", "`target`"],
-])("%s, which other libraries or earlier versions have, is refused with %s", async (name, fix) => {
+])("the error for %s, of other libraries or earlier versions, names %s", async (name, fix) => {
   const create = (): unknown => createProxy({ [name]: {} } as never);
   expect(create).toThrow(`fetchway: bad option \`${name}\`: `);
   expect(create).toThrow(fix);

@@ -47,7 +47,7 @@ describe.each(Object.entries(proxySchema as Table))("the option %s of a proxy", 
     const transport = new FakeTransport();
     const planOf = (options: object): unknown => {
       const { options: _, ...plan } = compile(options, () => transport);
-      // Functions are compiled anew for each plan, so only compare whether there is one.
+      // Functions are compiled anew for each plan, so compare only whether there is a function.
       const entries = Object.entries(plan);
       return entries.map(([field, value]) => [field, typeof value === "function" ? "()" : value]);
     };
@@ -107,7 +107,7 @@ describe.each(flags.map((flag) => [`--${flag.name}`, flag] as const))(
       if (value === undefined) expect(read(name)).toEqual(goodTexts(kind).length > 1 ? true : {});
     });
 
-    test("has a --no- form if and only if the option takes false", () => {
+    test("has a --no- form if and only if the option takes false and is not in `lineSchema`", () => {
       const takesFalse = kind.check(false) === undefined && scope !== "line";
       expect(negatable).toBe(takesFalse);
       if (takesFalse) expect(read(`--no-${flag.name}`)).toBe(false);
@@ -147,7 +147,7 @@ test("each default of the options of the command's server is valid and is in ser
   }
 });
 
-test("every option that text can express has exactly one flag", () => {
+test("every option that text can express has exactly one flag, except `connectTimeout` of the pool and `log`", () => {
   const expressible = (["proxy", "pool", "balance", "server", "line"] as const).flatMap((scope) =>
     Object.entries(tables[scope])
       .filter(([, { kind }]) => goodTexts(kind).length > 0)

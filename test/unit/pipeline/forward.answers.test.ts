@@ -19,7 +19,7 @@ import {
   TARGET,
 } from "../../helpers/fakes.ts";
 
-/** Forwards a request to an upstream with this response, and returns the client's response. */
+/** Forwards a request to an upstream that answers with `reply`, and returns the response for the client. */
 const answerTo = (reply: Given<UpstreamResponse>, options: ProxyOptions = {}): Promise<Response> =>
   run({}, { options, transport: new FakeTransport(() => fakeResponse(reply)) });
 
@@ -70,7 +70,7 @@ describe("the response of the proxy", () => {
     },
   );
 
-  test("is 502 if the upstream's status is invalid, and the upstream's body is cancelled", async () => {
+  test("is 502 if the upstream's status is invalid, and the body is cancelled, also after its scope has ended", async () => {
     const cancelled = vi.fn();
     const transport = new FakeTransport((_, scope) => {
       scope.end();

@@ -86,7 +86,7 @@ test.each([
   ["names none", { headers: ["Connection", "Upgrade"] }],
   ["lacks Connection: Upgrade", { headers: ["Upgrade", "websocket", "Connection", "close"] }],
   ["has no tunnel", { tunnel: undefined }],
-])("a 101 that %s becomes 502, and its tunnel is closed", async (_, over) => {
+])("a 101 that %s becomes 502, and its tunnel, if any, is closed", async (_, over) => {
   const { response, tunnel } = await upgrade({}, over);
   expect(response.status).toBe(502);
   expect(tunnel.destroyed).toBe("tunnel" in over ? 0 : 1);

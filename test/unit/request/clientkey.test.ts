@@ -62,7 +62,7 @@ test.each<[string, HeaderList, string]>([
   expect(keyOf("10.0.0.1", headers, { trusts })).toBe(key);
 });
 
-test("the key is made of what clientAddress returns, unless that is the address of a trusted proxy", () => {
+test("the key is made of what clientAddress returns, or of forwarding fields if peer and address are trusted", () => {
   const own = (request: Request, context: unknown): string | undefined =>
     context === "context" ? (request.headers.get("x-own") ?? undefined) : undefined;
   expect(keyOf("10.0.0.1", FORWARDED, { trusts, clientAddress: own })).toBe("198.51.100.9");

@@ -4,7 +4,7 @@ import { countForwards } from "../../../src/request/maxforwards.ts";
 import { errorOf, fakeIncoming, FakeTransport, proxyError, run } from "../../helpers/fakes.ts";
 
 interface Sent {
-  /** The Max-Forwards fields that the upstream received; empty if the request was not forwarded. */
+  /** The values of Max-Forwards that the upstream received; empty if the request was not forwarded. */
   forwarded: string[];
   calls: number;
   response: Response;

@@ -32,7 +32,7 @@ test.each([
   expect(findMount(sent, path)).toBe(cut);
 });
 
-/** Creates a proxy. Its upstream redirects to `location`, and returns the path that it got in the field `asked`. */
+/** Creates a proxy. Its upstream redirects to `location`; the field `asked` of the response is the path of the request. */
 function redirecting(options: ProxyOptions = {}, location = "/login") {
   return createProxy({
     ...options,

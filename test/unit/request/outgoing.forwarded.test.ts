@@ -101,7 +101,7 @@ describe("the style forwarded", () => {
     [{ host: "[2001:db8::1]:81" }, 'for=192.0.2.7;host="[2001:db8::1]:81";proto=http'],
     [{ by: "edge", host: undefined }, "for=192.0.2.7;by=_edge;proto=http"],
     [{ host: 'a"b\\c' }, 'for=192.0.2.7;host="a\\"b\\\\c";proto=http'],
-    // `clientAddress` may return text from a header field. It must not add parameters to the element.
+    // `clientAddress` may return text from a header field. Such text must not add parameters to the element.
     [{ address: "1.1.1.1;proto=https", host: undefined }, 'for="1.1.1.1;proto=https";proto=http'],
     [{ address: "1.1.1.1, for=2.2.2.2", host: undefined }, 'for="1.1.1.1, for=2.2.2.2";proto=http'],
   ])("turns the facts %j into the element %s", (facts, element) => {

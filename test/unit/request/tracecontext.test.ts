@@ -5,7 +5,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** Loads the module anew, and returns the `traceparent` of as many new traces. */
+/** Loads the module anew, and returns the `traceparent` of each of `count` new traces. */
 async function startTraces(count: number): Promise<(string | undefined)[]> {
   vi.resetModules();
   const { startTrace } = await import("../../../src/request/tracecontext.ts");

@@ -36,7 +36,7 @@ test.each([
   ["HTTP/1.0", { version: () => "1.0", headers: connection("Upgrade") }],
   ["HTTP/2", { version: () => "2.0", headers: connection("Upgrade") }],
   ["no connection option", { headers: connection("keep-alive, upgraded") }],
-  ["no connection option with a body", { headers: ["Content-Length", "5"] }],
+  ["a body but no connection option", { headers: ["Content-Length", "5"] }],
 ])("RFC 9110 §7.8: Upgrade is ignored with %s", (_, over) => {
   expect(read(over)).toBeUndefined();
 });

@@ -35,7 +35,7 @@ describe("a map in locationRewrite", () => {
     // Two slashes at the beginning of a rewritten path must not become an authority.
     ["/slash//evil.test", "/.//evil.test"],
     ["/slash/\\evil.test", "/./\\evil.test"],
-    // URL parsers read this path differently, so it is not rewritten.
+    // URL parsers disagree about this path, so it is not rewritten.
     ["/slash/\t/evil.test", "/slash/\t/evil.test"],
   ])("%j becomes %j", (reference, rewritten) => {
     expect(locate(reference, { rewrite })).toBe(rewritten);

@@ -57,7 +57,7 @@ class Bound implements Places {
     return items;
   }
 
-  /** Ends a running request, and gives its place to the first one in the queue. Returns the name of that request. */
+  /** Ends a running request, and gives its place to the first one in the queue. Returns the name of the latter. */
   end(name: string): string | undefined {
     const at = this.running.findIndex((each) => each.name === name);
     const [ended] = this.running.splice(at, 1);
@@ -102,7 +102,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("a1 b1 a2 b2 a3 a4");
   });
 
-  test("an address with more than its share comes after the others, until it has its share", () => {
+  test("an address with more than its share comes after the others, until it has no more than its share", () => {
     const bound = new Bound("a1 a2 a3 a4");
     bound.add("a5 a6 b1 b2 b3 b4");
     expect(bound.end("a1")).toBe("b1");
@@ -138,7 +138,7 @@ describe("turns", () => {
     expect(bound.drain()).toBe("a2 b1");
   });
 
-  test("inOrder yields the requests of one address after those of another, even if each is removed when it is yielded", () => {
+  test("inOrder yields the requests address by address, even if each request is removed when it is yielded", () => {
     const bound = new Bound("a1 a2 a3");
     bound.add("a4 b1 c1 b2");
     const names: string[] = [];
@@ -193,7 +193,7 @@ describe("a full queue", () => {
     ["a1 b1 c1", "d1", undefined],
     ["a1 a2 a3 b1", "a4", undefined],
   ])(
-    "when %s is full and %s arrives, the waiting request %s is refused",
+    "when %s fill the queue and %s arrives, the waiting request %s is refused",
     (waiting, newcomer, leaving) => {
       const bound = new Bound("c9");
       bound.add(waiting);

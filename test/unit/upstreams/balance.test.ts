@@ -150,7 +150,7 @@ describe("an upstream", () => {
     expect(statesOf(target)).toEqual(["ejected", "up"]);
   });
 
-  test("without maxRequests, the error of a request that waits says that the upstreams wait for probes", async () => {
+  test("without maxRequests, the error of a request that has waited says that no upstream is up", async () => {
     const { clock, target } = setUp(2, { queueTimeout: 1 });
     fail(target, "http://a.test", 5);
     clock.now = 30_001;
@@ -201,7 +201,7 @@ describe("an upstream", () => {
     ["that fails", REFUSED],
     ["that succeeds", undefined],
   ])(
-    "a half-open upstream is not affected by a request from before its ejection %s",
+    "a request %s does not affect a half-open upstream if the request was sent before the ejection",
     (_, error) => {
       const { clock, target } = setUp(2);
       const old = { ...GET };
@@ -458,7 +458,7 @@ describe("the options of balance", () => {
     expect(balance(["http://a.test"], { outliers: false }).states()).toHaveLength(1);
   });
 
-  test("a policy that picks an object which is not one of the upstreams is refused", () => {
+  test("a policy whose `pick` returns none of the upstreams is refused", () => {
     const target = balance(["http://a.test"], { policy: { pick: () => undefined as never } });
     expect(() => pick(target)).toThrow("option `policy`: its method pick must return one");
     expect(target.active).toBe(0);

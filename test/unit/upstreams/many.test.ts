@@ -11,7 +11,7 @@ import { type Group, type Member, type Policy, realChance } from "../../../src/u
 const COUNT = 2_000;
 const PICKS = 500;
 
-/** Creates a group of upstreams with three different weights. `looks` returns how often a policy has read one of them. */
+/** Creates a group of upstreams with three different weights. `looks` counts the reads of `weight` and `active`. */
 function makeGroup(): { group: Group; looks: () => number } {
   let looks = 0;
   const members = Array.from({ length: COUNT }, (_, i): Member => ({

@@ -538,7 +538,7 @@ describe("attempts at upstreams", () => {
     }
   });
 
-  test("an attempt that hangs continues if the retry budget is used up, or if no other upstream is left", async () => {
+  test("an attempt over attemptTimeout continues if the retry budget is used up, or if no other upstream is left", async () => {
     const slow = answerAfter(60);
     const options = { attemptTimeout: 20 };
     const spent = setUp(slow, options, { retryBudget: { ratio: 0, perSecond: 0 } });

@@ -179,7 +179,7 @@ describe("backpressure", () => {
     expect(client.calls).toEqual(["pause", "resume"]);
   });
 
-  test("if an upstream does not read, only its last ping is answered", () => {
+  test("if an upstream does not read, only the last of its waiting pings is answered", () => {
     tunnel.hasRoom = false;
     for (const payload of [1, 2, 3]) tunnel.handler?.onData(frame(9, [payload]));
     expect(tunnel.calls).toEqual(["pong", [1]]);

@@ -113,7 +113,7 @@ const uses: Record<string, [reads: boolean, use: (response: Response) => Respons
       return new Response(upper, { headers });
     },
   ],
-  "a response whose symbol has another name": [
+  "a response without the symbol": [
     true,
     (response) => {
       Reflect.deleteProperty(response, symbolOf(response, "cache"));

@@ -1,4 +1,4 @@
-/** Request bodies that must be read from the server's web stream, because srvx limits it or the app has accessed it. */
+/** Request bodies that must be read from the server's web stream: srvx limits the body, or the app has accessed the stream. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { finished } from "node:stream/promises";

@@ -26,7 +26,7 @@ function attachWithoutChoice(proxy: NodeProxy, server: NetServer, options?: Atta
   choosing.shouldUpgradeCallback = shouldUpgradeCallback;
 }
 
-/** Whether this Node parses the body of an upgrade, as Node 26 does: then the request cannot be passed back to the server. */
+/** Whether this Node parses the body of an upgrade, as Node 26 does. If so, the request cannot be passed back to the server. */
 async function parsesBodies(): Promise<boolean> {
   const server = createServer();
   const handedOver = once(server, "upgrade");
@@ -54,7 +54,7 @@ describe("without `shouldUpgradeCallback`", () => {
     ["a length", ["Content-Length", "11"], ["hello", " world"]],
     ["chunks", ["Transfer-Encoding", "chunked"], [chunk("hello"), chunk(" world"), lastChunk]],
   ] as [string, Header, (string | Buffer)[]][])(
-    "a request for h2c is forwarded with its other fields and a body with %s, and the connection stays open",
+    "a request for h2c whose body has %s is forwarded, or gets 501 if Node parses the bodies of upgrades",
     async (_, framing, pieces) => {
       const port = await serve();
       const client = await apps.connect(port);

@@ -165,7 +165,7 @@ function summarize(messages: Bytes[]): string[] {
 }
 
 /**
- * Makes one call of each kind, and returns the result of each.
+ * Makes calls of all kinds, and returns their results by name.
  * @param ca the certificate to trust, for a server with TLS
  */
 export async function callAll(

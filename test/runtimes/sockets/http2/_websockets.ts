@@ -1,6 +1,6 @@
 /**
  * Serves a proxy that uses HTTP/2 to its upstream, on the runtime's own server (`own`), and with the entry for Node on a server
- * of `node:http2` (`http2`). Node, Bun and Deno run it.
+ * of `node:http2` (`http2`). Node, Bun and Deno run this program.
  */
 import { createServer } from "node:http";
 import { createServer as createHttp2 } from "node:http2";

@@ -10,7 +10,7 @@ import { listen, serve } from "../../../helpers/serve.ts";
 interface Started {
   port: number;
   close: () => unknown;
-  /** The certificate to trust, of a server with TLS. */
+  /** The certificate that the client must trust, if the server has TLS. */
   ca?: string;
 }
 
@@ -21,7 +21,7 @@ const certificate = await makeCertificate();
 const tls = { ca: certificate.cert };
 const NODE = JSON.stringify(new URL("../../../../runtimes/node.ts", import.meta.url).href);
 
-/** Starts a front on another runtime: its `node:http2`, with the proxy's entry for Node. */
+/** Starts a front on another runtime, with that runtime's `node:http2` and the proxy's entry for Node. */
 async function startOn(runtime: "bun" | "deno", url: string): Promise<Started> {
   const script = `
     import { createServer } from "node:http2";
@@ -83,7 +83,7 @@ const overTls: Record<string, Front> = {
 let direct: unknown;
 let seenDirectly: unknown[];
 
-/** Makes all calls through a front, or directly. @returns their results, and the calls that the server recorded */
+/** Makes all calls through a front, or directly. @returns their results, and the metadata that the server recorded */
 async function run(
   server: GrpcServer,
   front?: Front,

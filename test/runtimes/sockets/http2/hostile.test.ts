@@ -94,7 +94,7 @@ describe.each(runtimes)("on %s", (runtime) => {
       const { status, text, cut } = await client.read();
       return { status, text: text.replace(/^[\w ]+: (\w+)\n$/, "$1"), isCut: cut };
     } catch (error) {
-      // Bun sends a head with its first chunk: without one, the connection closes before the head is complete.
+      // Bun sends the head with the first chunk of the body. If no chunk arrives, Bun closes the connection without a head.
       if (!client.isClosed) throw error;
       return { status: 0, text: "", isCut: true };
     } finally {

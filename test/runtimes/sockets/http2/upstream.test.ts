@@ -484,7 +484,7 @@ describe("connections", () => {
     expect(upstream.connections).toHaveLength(1);
   });
 
-  test("a limit of streams that the upstream lowers applies to requests after the change", async () => {
+  test("if the upstream lowers its limit of streams, the new limit applies to later requests", async () => {
     const [upstream, url, release] = await holding();
     const proxy = proxyTo(url, { maxSockets: 1 });
     const first = ask(proxy, 1);

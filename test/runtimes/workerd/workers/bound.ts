@@ -68,8 +68,8 @@ export class Room extends DurableObject {
     return answer(request);
   }
   /**
-   * A method whose name is also that of a property of targets. A stub has every method, so the proxy must not use it as
-   * that property.
+   * A method whose name is also that of a property of targets. A stub has every method, so the proxy must not take a
+   * stub's `url` for that property.
    */
   url(): string {
     return "no URL";
