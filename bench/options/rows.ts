@@ -53,10 +53,7 @@ export const ROWS: readonly Row[] = [
     "no-keep-alive": ["`pool: { keepAlive: false }`", { pool: { keepAlive: false } }],
     "no-xfwd": ["`xfwd: false`", { xfwd: false }],
     forwarded: ['`xfwd: "forwarded"`', { xfwd: "forwarded" }],
-    trust: [
-      '`trustProxy: ["127.0.0.0/8"]`, no forwarding fields',
-      { trustProxy: ["127.0.0.0/8"] },
-    ],
+    trust: ['`trustProxy: ["127.0.0.0/8"]`, no forwarding fields', { trustProxy: ["127.0.0.0/8"] }],
     via: ['`via: "edge"`', { via: "edge" }],
     headers: ['`headers: { "x-a": "1" }`', { headers: { "x-a": "1" } }],
     path: ['`pathRewrite: { "^/api": "" }`', { pathRewrite: { "^/api": "" } }],

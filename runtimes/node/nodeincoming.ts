@@ -325,13 +325,13 @@ export function readRequest(request: Request, context: Context, rules: ClientRul
     }
   }
   if (side?.isRebuilt === true) return new RebuiltIncoming(request, side.req, rules, context);
-  // On HTTP/2, a server that does not show Node's response accepts only web responses: its requests become a `PeerIncoming`.
   if (
     side?.req.httpVersionMajor === 1 ||
     (side && (side.res !== undefined || !isHttp2(side.req)))
   ) {
     return new HostedIncoming(request, side, rules, context);
   }
+  // On HTTP/2, a server that does not show Node's response accepts only web responses.
   const peer = side?.req ?? messageIn(context);
   const fields = side && toHttp1Fields(visibleHeaders(request, side.req));
   const body = http2BodyOf(request, side);

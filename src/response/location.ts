@@ -71,7 +71,7 @@ function joinPrefix(mount: string | undefined, prefix: string): string {
 }
 
 /**
- * Resolves a relative reference against the URL of the request that redirects led to. The client does not know that
+ * Resolves a relative reference against the URL of the last request, after the redirects. The client does not know that
  * URL, and would resolve the reference against the URL that it has requested.
  */
 function toAbsolute(reference: string, { upstream, path }: UpstreamRequest): string {

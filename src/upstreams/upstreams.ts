@@ -77,7 +77,10 @@ export interface Result {
    * back.
    */
   readonly isUploaded?: boolean | undefined;
-  /** False if the place was given back before anything was sent. In all other reports, the proxy does not set it. */
+  /**
+   * False if the attempt gave back its place at the upstream before it sent anything. In all other reports, the proxy does not
+   * set it.
+   */
   readonly isSent?: boolean;
 }
 

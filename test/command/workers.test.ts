@@ -393,7 +393,7 @@ test("the workers end if their parent process ends", async () => {
   await until(() => workers.filter(isRunning).length === 0, "the end of the workers");
 });
 
-test("if too many workers have retired, --stop-timeout applies to the oldest", async () => {
+test("if too many replaced workers still run, --stop-timeout applies to the oldest of them", async () => {
   let running = 0;
   upstream.handler = (_, res) => res.write(`${++running}`);
   const { proxy, origin, replace, stats } = await startWorkers(

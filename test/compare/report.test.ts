@@ -43,7 +43,7 @@ test("docs/scoreboard.md and the pages of the proxies are those of the stored re
   expect(results.slice(0, 2).map(({ name }) => name)).toEqual(["fetchway", "fetchway-node"]);
 });
 
-test("each stored result is about all rules, except withheld failures", () => {
+test("each stored result has an outcome for every rule, except for withheld failures", () => {
   const titles = rows.map(({ test: title }) => title as string);
   for (const { name, rows: outcomes } of readResults()) {
     expect(Object.keys(outcomes).filter((title) => !titles.includes(title))).toEqual([]);

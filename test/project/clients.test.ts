@@ -24,7 +24,7 @@ test("docs/clients.md lists every loss, and is out of date when the text of any 
   }
 });
 
-test("each loss has a gap on each client that it names, and no host has the same test in two gaps", () => {
+test("for each client that a loss names, a test is listed that fails there, and no client has the same test in two gaps", () => {
   for (const [reason, ...on] of all) {
     for (const host of new Set(on.flatMap(([clients]) => clients))) {
       const proofs = clientGaps.filter((gap) => gap.host === host && gap.reason === reason);

@@ -50,7 +50,7 @@ export const pipelining = {
     await expectInTurn(t, Buffer.concat(bytes), "default");
   },
 
-  async "a pipelined request that follows an unsafe request waits for its response also with hooks and with routes"(
+  async "with hooks and with routes, a pipelined request that follows an unsafe request is sent after the response to that request"(
     t: Tools,
   ): Promise<void> {
     for (const setup of ["hooked", "routed"] as const) {

@@ -111,7 +111,7 @@ export const redirects = {
     expect((await t.ask(request("POST", "/", [], body), "following")).status).toBe(200);
   },
 
-  async "a 307 that arrives before the whole request body goes to the client"(
+  async "a 307 is not followed, but passed to the client, if it arrives before the whole request body is sent"(
     t: Tools,
   ): Promise<void> {
     t.upstream.script = (call) => call.reply(307, [["Location", "/final"]], "early");

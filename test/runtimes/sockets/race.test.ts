@@ -101,7 +101,7 @@ test("if an address refuses, the next one is tried immediately, and the attempt 
   expect(events.slice(4)).toEqual(["failed c", "won a"]);
 });
 
-test("the 250 ms until the next attempt begin anew after a refusal", () => {
+test("a refusal starts the next attempt immediately, and the attempt after that follows 250 ms later", () => {
   const { events, refuse } = begin("a", "b", "c");
   vi.advanceTimersByTime(200);
   refuse("a");

@@ -90,8 +90,8 @@ describe("with retries", () => {
       expect(failed).toEqual(failedPosts);
       const twice = [...seen].filter(([path, times]) => path.startsWith("/POST") && times > 1);
       expect(twice).toEqual([]);
-      // Requests that were sent again are counted too. Without them, no kept connection would have been reused, and the
-      // test would have tested nothing.
+      // Requests that were sent again are counted too. If there are none, no request met a connection that the upstream had
+      // closed, and the test has tested nothing.
       expect(transport.stats?.().requests).toBeGreaterThan(REQUESTS);
       if (process.env["REQUESTS"]) console.log(`${failedPosts.length} of ${posts} POSTs failed`);
     },

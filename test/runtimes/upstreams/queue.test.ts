@@ -152,7 +152,7 @@ describe("the queue of several upstreams", () => {
     expect([late.isSettled, late.request.refusal?.status]).toEqual([true, 503]);
   });
 
-  test("a request whose client has disconnected leaves the queue to the next request", async () => {
+  test("a request whose client has disconnected is removed from the queue, and the next request is sent", async () => {
     const queue = new Queue(1, { maxQueue: 1 });
     queue.ask();
     const left = queue.ask("/", [], { isAborted: true });

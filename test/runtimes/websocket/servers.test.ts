@@ -164,7 +164,7 @@ describe("handlers of the app or of a framework, on Bun", () => {
     },
   );
 
-  test("if the proxy's handlers are on another server than the client, the upstream's WebSocket is closed", async () => {
+  test("if the client is connected to a server without the proxy's handlers, which another server has, the upstream's WebSocket is closed", async () => {
     echoMessages(upstream);
     await using program = await startWith("lenientBesideOthers");
     const client = new WebSocket(`ws://127.0.0.1:${program.port}`).on("error", () => {});

@@ -260,7 +260,7 @@ const onBun: Gap[] = (
       BUN_PIPELINE,
     ],
     [
-      "a pipelined request that follows an unsafe request waits for its response also with hooks and with routes",
+      "with hooks and with routes, a pipelined request that follows an unsafe request is sent after the response to that request",
       BUN_PIPELINE,
     ],
     [

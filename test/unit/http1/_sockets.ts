@@ -190,7 +190,7 @@ export class FakeAttempt {
   }
 }
 
-/** A connector that connects when the test calls `succeed` or `fail`. */
+/** A connector whose attempts succeed or fail when the test says so. */
 export class FakeConnector implements Connector {
   readonly attempts: FakeAttempt[] = [];
   /** The pools whose host names are looked up in the background. */

@@ -79,7 +79,7 @@ describe("the names in docs/connections.md", () => {
   );
 });
 
-test("the error for an old name of agentkeepalive names `freeSocketTimeout`", () => {
+test("the error for an old option name of agentkeepalive says that the option is called `freeSocketTimeout` here", () => {
   for (const old of ["freeSocketKeepAliveTimeout", "keepAliveTimeout"]) {
     expect(toPool({ [old]: 5 })).toMatch(/it is called `freeSocketTimeout` here$/);
   }

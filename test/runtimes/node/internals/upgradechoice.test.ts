@@ -1,4 +1,4 @@
-/** A Node server that does not ask which requests are upgrades, as before Node 22.21 and 24.9. */
+/** Upgrades with and without `shouldUpgradeCallback`, which Node's servers lack before Node 22.21 and 24.9. */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { createServer as createSecureServer } from "node:https";
