@@ -59,6 +59,12 @@ export class Command {
     return found;
   }
 
+  /** Waits until stderr has `what`. It may arrive later than output that was written after it to stdout or to a socket. */
+  async warns(what: RegExp): Promise<void> {
+    await until(() => what.test(this.stderr) || this.exited, String(what));
+    expect(this.stderr).toMatch(what);
+  }
+
   /** Reads the address from the output. */
   async origin(): Promise<string> {
     const [, origin = ""] = await this.says(/^fetchway listens on (https?:\S+) .*\n/);

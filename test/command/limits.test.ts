@@ -429,9 +429,11 @@ describe("at the limits for connections", () => {
     for (let n = 0; n < 4; n++) await begin("127.0.0.99");
     expect(await ask("127.0.0.6")).toBe("HTTP/1.1 503");
     await until(() => /--max-per-address/.test(proxy.stderr), "the message");
-    expect(proxy.stderr.replace(/^\S+ GET \/ → 503 .*\n/gm, "")).toBe(
-      "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy; or does a target lead back to this proxy? (--via detects it)\n",
-    );
+    await expect
+      .poll(() => proxy.stderr.replace(/^\S+ GET \/ → 503 .*\n/gm, ""))
+      .toBe(
+        "fetchway: connections are refused: 127.0.0.5 has 4 in use; raise --max-per-address, or name a proxy in --trust-proxy; or does a target lead back to this proxy? (--via detects it)\n",
+      );
     const counted = await metrics();
     expect(counted).toMatch(/^fetchway_client_connections 8$/m);
     expect(counted).toMatch(/^fetchway_max_sockets \d+$/m);
@@ -478,9 +480,11 @@ describe("beyond the limit for all connections", () => {
       expect(top).toMatch(/^HTTP\/1\.1 503 Service Unavailable\r\n/);
       expect(top).toMatch(/^retry-after: 1$/im);
       expect(top).toMatch(/^connection: close$/im);
-      expect(proxy.stderr.replace(/^\S+ (?:GET|POST) \/ → 503 .*\n/gm, "")).toBe(
-        "fetchway: connections are refused: all 2 are in use; raise --max-connections, and ulimit -n to twice as many; or does a target lead back to this proxy? (--via detects it)\n",
-      );
+      await expect
+        .poll(() => proxy.stderr.replace(/^\S+ (?:GET|POST) \/ → 503 .*\n/gm, ""))
+        .toBe(
+          "fetchway: connections are refused: all 2 are in use; raise --max-connections, and ulimit -n to twice as many; or does a target lead back to this proxy? (--via detects it)\n",
+        );
       await proxy.kill();
     },
   );

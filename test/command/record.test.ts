@@ -138,7 +138,7 @@ describe.each(Object.entries(programs))("on %s", (_runtime, program) => {
 
   test("messages are recorded as they are sent to and received from the upstream, without secrets", async () => {
     await record('--header "x-key: hush" --strip-prefix /app');
-    expect(started.stdout).toContain(`  recording to ${file}: bodies included\n`);
+    await started.says(/^ {2}recording to .*: bodies included$/m);
     const secrets = { authorization: "Bearer hush", cookie: "sid=hush; a=b" };
     const [, echoed] = await ask(`${origin}/app/a?token=hush&x=1`, "POST", secrets, "hällo");
     expect(echoed.toString()).toBe("POST hällo");
@@ -296,7 +296,7 @@ test.each([
 test("--record-secrets keeps secrets, and --record-max-body 0 keeps no bodies", async () => {
   const flags = `--record ${file} --record-secrets --record-max-body 0`;
   const { proxy, origin } = await listening(`${upstream.url} ${flags}`);
-  expect(proxy.stdout).toContain(": bodies, and secrets included\n");
+  await proxy.says(/: bodies, and secrets included$/m);
   await ask(`${origin}/login?key=hush`, "POST", { authorization: "Bearer hush" }, "body");
   const [entry] = await waitForEntries(1);
   expect(entry?.request.url).toMatch(/key=hush$/);
