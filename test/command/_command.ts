@@ -24,6 +24,8 @@ const env = { ...process.env, NODE_OPTIONS: "", PORT: "1", HOST: "no.such.host",
 export class Command {
   stdout = "";
   stderr = "";
+  /** Whether the process has ended, and its output has arrived. */
+  isClosed = false;
   readonly child: ChildProcess;
   readonly exit: Promise<number | null>;
 
@@ -45,6 +47,7 @@ export class Command {
     this.child = spawn("sh", args, { env: { ...env, ...variables } });
     this.child.stdout?.setEncoding("utf8").on("data", (data: string) => (this.stdout += data));
     this.child.stderr?.setEncoding("utf8").on("data", (data: string) => (this.stderr += data));
+    this.child.on("close", () => (this.isClosed = true));
     this.exit = once(this.child, "close").then(([code]) => code as number | null);
   }
 
@@ -53,7 +56,7 @@ export class Command {
   }
 
   async says(what: RegExp): Promise<RegExpExecArray> {
-    await until(() => what.test(this.stdout) || this.exited, String(what));
+    await until(() => what.test(this.stdout) || this.isClosed, String(what));
     const found = what.exec(this.stdout);
     if (found === null) throw new Error(`no ${what} in: ${this.stdout}${this.stderr}`);
     return found;
@@ -61,7 +64,7 @@ export class Command {
 
   /** Waits until stderr has `what`. It may arrive later than output that was written after it to stdout or to a socket. */
   async warns(what: RegExp): Promise<void> {
-    await until(() => what.test(this.stderr) || this.exited, String(what));
+    await until(() => what.test(this.stderr) || this.isClosed, String(what));
     expect(this.stderr).toMatch(what);
   }
 

@@ -25,7 +25,8 @@ const plain = createServer((socket) => {
       text += data.toString("latin1");
       const end = text.indexOf("\r\n\r\n");
       if (end < 0) return;
-      received = text.slice(0, end).split("\r\n");
+      const lines = text.slice(0, end).split("\r\n");
+      if (lines[0]?.startsWith("GET /check ") !== true) received = lines;
       socket.end("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
 });
@@ -167,7 +168,7 @@ const cases: Case[] = [
   },
   {
     title: "a list of one upstream, with checks and lookups",
-    config: `target: ["TARGET"], balance: { check: { path: "/", interval: 100000 } }`,
+    config: `target: ["TARGET"], balance: { check: { path: "/check", interval: 100000 } }`,
     flags: "--resolve",
   },
 ];

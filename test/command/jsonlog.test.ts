@@ -58,7 +58,7 @@ async function lineWith(command: Command, match: Partial<Line> | RegExp): Promis
         : Object.entries(match).every(([name, value]) => line[name] === value),
     );
   const what = match instanceof RegExp ? String(match) : JSON.stringify(match);
-  await until(() => find() !== undefined || command.exited, what);
+  await until(() => find() !== undefined || command.isClosed, what);
   const found = find();
   if (found === undefined) throw new Error(`no ${what} in: ${command.stdout}`);
   return found;

@@ -305,6 +305,7 @@ test("no line of the log is lost when a second signal ends the process immediate
     return program.code() !== undefined;
   }, "the end");
   expect(program.code()).toBe(130);
+  await within(program.ended(), "the last output");
   expect(program.output().match(/^\{.*"status":200.*\}$/gm)).toHaveLength(200);
 });
 

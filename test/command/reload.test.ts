@@ -179,10 +179,8 @@ describe.each([
       `export default {\n  target: "${target}",\n  server: { stopTimeout: 1 },\n};\n`,
     );
     await program.printed(/: server\.stopTimeout has changed: restart the command for that\n/);
-    const before = countReloads(program);
     program.signal("SIGHUP");
-    await until(() => countReloads(program) > before, "the reload by SIGHUP");
-    expect(program.output()).toMatch(/has been reloaded: 1 route, unchanged\n/);
+    await program.printed(/has been reloaded: 1 route, unchanged\n/);
     expect(await ask(`${origin}/else`)).toBe("200 /else undefined");
 
     // The message must not advise a restart with a certificate that cannot be read.

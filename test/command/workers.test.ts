@@ -273,7 +273,7 @@ test("the status page shows the health of upstreams as the running workers see i
   expect(failed).toBe(requests);
   await replace();
   while ((await stats()).workers.retired > 0);
-  expect(await healthOf()).toEqual(["up", "up"]);
+  await expect.poll(healthOf, limit).toEqual(["up", "up"]);
   expect(new Set(await attemptsOf())).toEqual(new Set(before));
 });
 
@@ -853,9 +853,12 @@ test("the log lines of all workers reach stdout whole, not mixed with each other
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });
   await Promise.all(Array.from({ length: count }, (_, i) => ask(`${origin}/${i}/${path}`, agent)));
   agent.destroy();
+  const linesOf = (): string[] =>
+    proxy.stdout.split("\n").filter((line) => line.startsWith("127.0.0.1"));
+  await until(() => linesOf().length >= count, "the lines");
   proxy.child.kill("SIGTERM");
   expect(await within(proxy.exit, "the exit")).toBe(0);
-  const lines = proxy.stdout.split("\n").filter((line) => line.startsWith("127.0.0.1"));
+  const lines = linesOf();
   expect(lines).toHaveLength(count);
   const line = new RegExp(`^127\\.0\\.0\\.1 - - \\[.+\\] "GET /\\d+/${path} HTTP/1\\.1" 200 5$`);
   expect(lines.filter((each) => !line.test(each))).toEqual([]);

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
 import { listen } from "../helpers/serve.ts";
-import { settled, until } from "../helpers/wait.ts";
+import { patience, settled, until } from "../helpers/wait.ts";
 
 const command = new URL("../../command/main.ts", import.meta.url);
 const holder = new URL("_holder.ts", import.meta.url);
@@ -79,7 +79,8 @@ export async function holdIdle(
     };
     while (sum("opened") < count) await ask();
     for (let n = 0; n < REQUESTS; n++) await ask();
-    const closed = await settled(() => sum("closed"));
+    // The holders report every 100 ms, and may be stalled.
+    const closed = await settled(() => sum("closed"), patience, 2000);
     const kept = count - closed;
     return {
       opened: sum("opened"),

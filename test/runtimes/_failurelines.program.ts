@@ -42,7 +42,7 @@ await proxyFetch(new Request("http://proxy.test/"), dead, { log: false });
 const closed = createProxy({ target: dead });
 await closed.close();
 await (await closed.fetch(new Request("http://proxy.test/"))).text();
-console.log("quiet");
+console.error("quiet");
 
 for (let i = 0; i < 3; i++) await send({ target: dead });
 await proxyFetch(new Request("http://proxy.test/"), dead);

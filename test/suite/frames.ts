@@ -161,7 +161,7 @@ export const frames = {
         const isThere = (): boolean => seen.bytes >= FRAGMENTS || seen.isOver || back.isOver;
         await until(isThere, "the message, or the end");
       });
-      expect(grown, isUp ? "to the upstream" : "to the client").toBeLessThan(64 * mebibyte);
+      expect(grown, isUp ? "to the upstream" : "to the client").toBeLessThan(128 * mebibyte);
       client.leave("FIN");
       await t.upstream.reset();
     }

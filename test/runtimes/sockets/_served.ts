@@ -89,7 +89,11 @@ export class Served implements AsyncDisposable {
       const hostname = "127.0.0.1";
       const own = {
         "/stats": () => Response.json(proxy.stats()),
-        "/close": ({ url }) => proxy.close(Number(new URL(url).search.slice(1))).then(() => new Response("closed")),
+        "/close": ({ url }) => {
+          const closed = proxy.close(Number(new URL(url).search.slice(1)));
+          console.log("closing");
+          return closed.then(() => new Response("closed"));
+        },
         "/destroy": () => (proxy.destroy(), new Response("destroyed")),
         // The body of this request is longer than its Content-Length.
         "/lying": () => {
@@ -150,6 +154,11 @@ export class Served implements AsyncDisposable {
       while ((await this.stats()).origins[origin]?.waiting !== count) await pause(5);
     };
     await within(poll(), `${count} waiting requests`);
+  }
+
+  /** Waits until a request for `/close` has begun to close the proxy. */
+  async closing(): Promise<void> {
+    await this.#program.printed(/^closing$/m);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

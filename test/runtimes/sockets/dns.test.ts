@@ -126,7 +126,9 @@ describe("the cache of lookups", () => {
       const found = await Promise.all([connect(resolver), connect(resolver)]);
       expect(found).toEqual([["127.0.0.1"], ["127.0.0.1"]]);
       expect(isOver).toBe(false);
-      expect(server.asked).toHaveLength(2);
+      // The resolver may repeat a query.
+      await until(() => server.asked.length >= 2, "the query of the second lookup");
+      expect(server.asked.length).toBeLessThan(4);
     });
 
     test("the expired answer is not used if the name server answers soon, or if the caller needs a valid answer", async () => {

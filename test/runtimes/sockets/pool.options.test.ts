@@ -98,7 +98,8 @@ test.each([
   const spy = vi.spyOn(Object.getPrototypeOf(socket._handle) as Handle, "setNoDelay");
   try {
     await ask(pooled(noDelay === undefined ? {} : { noDelay }));
-    expect(spy.mock.calls.at(-1)).toEqual([set]);
+    // The upstream sets it on its side of the connection.
+    expect(spy.mock.calls.some(([on]) => !on)).toBe(!set);
   } finally {
     spy.mockRestore();
   }

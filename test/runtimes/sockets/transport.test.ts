@@ -4,7 +4,7 @@ import { rfc } from "../../conformance/rfc.ts";
 import type { Client } from "../../helpers/client.ts";
 import { Served } from "./_served.ts";
 import { Upstream } from "../../helpers/upstream.ts";
-import { pause, until } from "../../helpers/wait.ts";
+import { until } from "../../helpers/wait.ts";
 import { request } from "../../helpers/wire.ts";
 
 const upstream = new Upstream();
@@ -154,7 +154,7 @@ describe.each(["bun", "deno"] as const)("on %s", (runtime) => {
     const waiting = await served.send("/waiting");
     await served.waiting(upstream.url, 1);
     const closing = await served.send("/close");
-    await pause(100);
+    await served.closing();
     expect(await served.ask("/late")).toMatch(/^503 /);
     (await upstream.call(0)).reply(200, [], "one");
     (await upstream.call(1)).reply(200, [], "two");

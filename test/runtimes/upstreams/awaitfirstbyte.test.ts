@@ -170,7 +170,7 @@ describe("with several upstreams", () => {
   });
 
   test("`attemptTimeout` also limits the time until the body begins", async () => {
-    const { ask } = start(0, { attemptTimeout: 50 });
+    const { ask } = start(0, { attemptTimeout: 1500 });
     expect(await (await ask()).text()).toBe(EVENT);
   });
 

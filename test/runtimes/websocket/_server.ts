@@ -49,7 +49,7 @@ const ports = {
   // These two servers have no WebSocket handlers. The proxy of `unwired` does not get the server either.
   unwired: start((request: Request) => proxyFetch(request, target), {}),
   unhandled: start(proxy.fetch, {}),
-  silent: start(create({ tunnelTimeout: 1500 }).fetch),
+  silent: start(create({ tunnelTimeout: 3000 }).fetch),
   replaced: start(create({ onResponse: () => new Response("no", { status: 403 }) }).fetch),
   closing: start((request: Request, context: unknown) => {
     if (request.url.endsWith("/stats")) return Response.json(closing.stats());

@@ -80,7 +80,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
       const answered = once(socket, "message");
       socket.send("hello");
       await within(answered, "the echo");
-      await pause(300);
+      await pause(600);
     }
     expect(code).toBeUndefined();
     await until(() => code !== undefined, "the end of the silent WebSocket");

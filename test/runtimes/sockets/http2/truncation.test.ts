@@ -18,7 +18,7 @@ import {
   wholeResponse,
 } from "../../../helpers/frames.ts";
 import { askFor, type Front, runtimes, startFront } from "./_front.ts";
-import { until } from "../../../helpers/wait.ts";
+import { until, within } from "../../../helpers/wait.ts";
 
 const half = (id: number, ...fields: Buffer[]): Buffer =>
   Buffer.concat([responseHead(id, false, ...fields), frame(DATA, 0, id, Buffer.from("half"))]);
@@ -77,9 +77,12 @@ describe.each(runtimes)("on %s", (runtime) => {
       await start((connection, id) => connection.send(half(id)));
       const client = await front.connect();
       client.send(askFor(url));
-      const head = await client.readHead();
+      const pieces = client.pieces(await client.readHead());
+      const first = await within(pieces.next(), "the first half");
+      expect(first.value).toEqual(Buffer.from("half"));
       end(upstream.connections[0] as RawConnection, 1);
-      expect(await client.readBody(head)).toMatchObject({ text: "half", cut: true });
+      const last = await within(pieces.next(), "the end");
+      expect(last).toMatchObject({ done: true, value: { cut: true } });
     },
   );
 
