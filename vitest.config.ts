@@ -32,7 +32,9 @@ const LONGEST = [
   "runtimes/leaks",
   "sockets/transport.options",
   "work/count",
-  "command/reload",
+  "command/record",
+  "command/socket",
+  "node/pipelining",
 ].map((name) => `/${name}.test.ts`);
 
 function rank({ moduleId }: TestSpecification): number {
@@ -65,10 +67,14 @@ const IN_TEST: ReadonlySet<HostName> = new Set(OWN);
 const MORE = [
   "command/inspect.real",
   "command/jsonlog",
+  "command/overload",
   "command/replay",
   "compare/faulty",
   "runtimes/deno/deno",
   "runtimes/leaks",
+  "runtimes/pipelining.fuzz",
+  "runtimes/sockets/http2/grpc",
+  "runtimes/unread",
   "runtimes/websocket/load",
   "storm/storm",
   "work/count",
