@@ -68,8 +68,6 @@ function onNode(
   };
 }
 
-const FLOOR_ON_WORKERD = "workerd-floor";
-
 function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
   const command = (name: string, place: Place): Command | Promise<Command> => {
     if (runtime === "bun") return [binOf("bun"), fileOf(name)];
@@ -79,6 +77,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
   };
   const title = { bun: "Bun", deno: "Deno", workerd: "workerd" }[runtime];
   const naive = `${runtime}-naive`;
+  const floor = `${runtime}-floor`;
   const overFetch: Contestant = {
     name: `${runtime}-fetch`,
     title: `Fetchway, ${title}, fetch`,
@@ -94,7 +93,7 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       role: "fetchway",
       uses: [runtime],
       rival: naive,
-      ...(runtime === "workerd" && { floor: FLOOR_ON_WORKERD }),
+      floor,
       command: (place) => command(runtime, place),
     },
     {
@@ -103,6 +102,13 @@ function on(runtime: "bun" | "deno" | "workerd"): Contestant[] {
       role: "naive",
       uses: [runtime],
       command: (place) => command(naive, place),
+    },
+    {
+      name: floor,
+      title: `floor: the calls by hand, ${title}`,
+      role: "floor",
+      uses: [runtime],
+      command: (place) => command(floor, place),
     },
     // On workerd, Fetchway itself sends requests by `fetch`.
     ...(runtime === "workerd" ? [] : [overFetch]),
@@ -143,13 +149,6 @@ export const contestants: readonly Contestant[] = [
   ...on("bun"),
   ...on("deno"),
   ...on("workerd"),
-  {
-    name: FLOOR_ON_WORKERD,
-    title: "floor: the calls by hand, workerd",
-    role: "floor",
-    uses: ["workerd"],
-    command: (place) => workerdCommand(binOf("workerd"), fileOf(FLOOR_ON_WORKERD), place),
-  },
 ];
 
 /** The contestants that `fairness` exposes to many slow clients: servers with their default limits. */

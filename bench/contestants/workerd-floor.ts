@@ -1,37 +1,11 @@
-/**
- * The control on workerd: it makes only the calls of the runtime that no proxy with Fetchway's rules can avoid. It reads the
- * header fields of the request and of the response, adds the forwarding fields, starts a timer that can abort the request,
- * and creates a response whose fields could be changed.
- */
+/** The control on workerd. */
+import { forwardByHand } from "./_byhand.ts";
+
 const worker: { fetch(request: Request, env: { TARGET: string }): Promise<Response> } = {
-  async fetch(request, env) {
-    const { pathname, search, host, port } = new URL(request.url);
-    countFields(request.headers);
+  fetch(request, env) {
     const { cf } = request as { cf?: { clientIp?: string } };
-    const headers = new Headers(request.headers);
-    headers.delete("host");
-    headers.append("X-Forwarded-For", cf?.clientIp?.replace(/:\d+$/, "") ?? "");
-    headers.append("X-Forwarded-Proto", "http");
-    headers.append("X-Forwarded-Host", host);
-    headers.append("X-Forwarded-Port", port);
-    const controller = new AbortController();
-    const timer = setTimeout(() => controller.abort(), 30_000);
-    const { method, body } = request;
-    const { signal } = controller;
-    const url = env.TARGET + pathname + search;
-    const received = await fetch(url, { method, headers, body, redirect: "manual", signal });
-    clearTimeout(timer);
-    countFields(received.headers);
-    const { status, statusText } = received;
-    return new Response(received.body, { status, statusText, headers: received.headers });
+    return forwardByHand(request, env.TARGET, cf?.clientIp?.replace(/:\d+$/, "") ?? "");
   },
 };
-
-/** Reads all fields, as each proxy must do to find the fields that it drops. */
-function countFields(headers: Headers): number {
-  let count = 0;
-  for (const [name, value] of headers) if (name.length + value.length > 0) count += 1;
-  return count;
-}
 
 export default worker;

@@ -44,6 +44,6 @@ export const GOALS: readonly Goal[] = [
   ...goals(["hono"], ["post-1m"], { peer: 0.8, floor: 1.1 }),
   ...goals(hosted, ["get-64k"], { rival: 0.5 }),
   ...goals(hosted, large, { rival: 0.65 }),
-  ...goals(["bun", "deno"], every, { rival: 1.15 }),
+  ...goals(["bun", "deno"], every, { rival: 1.15, floor: 1.25 }),
   ...goals(["workerd"], every, { rival: 1.25, floor: 1.1 }),
 ];

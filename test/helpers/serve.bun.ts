@@ -4,7 +4,10 @@
 export interface BunHandler {
   fetch(
     request: Request,
-    server: { timeout(request: Request, seconds: number): void },
+    server: {
+      timeout(request: Request, seconds: number): void;
+      requestIP(request: Request): { address: string } | null;
+    },
   ): Response | Promise<Response>;
   websocket?: unknown;
 }
