@@ -37,7 +37,8 @@ export interface RuntimeParts {
   /** Reports failures to the developer of an app without `onError` and `onRequestEnd`; undefined to report none. */
   log?: LogFailure;
   /**
-   * Makes the `HeldRequests` of a proxy; undefined on runtimes whose HTTP client does not report refused connections.
+   * Creates the `HeldRequests` of a proxy, for the option `wait`. Undefined on runtimes whose HTTP client does not report
+   * refused connections: there, a proxy cannot know that an upstream is away.
    */
   holdRequests?: typeof holdRequests;
   /** Whether code of the app has used the body of a response; by default, `bodyUsed` says so. */

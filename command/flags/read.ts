@@ -20,8 +20,8 @@ export interface Form {
   /** Whether the flag also has the form `--no-name`, which sets the option to false. */
   readonly negatable: boolean;
   /**
-   * Whether the flag may be given several times. Messages about such a flag leave out the given text, which may contain a
-   * secret, such as the value of a header field.
+   * Whether the flag may be given several times. Messages about such a flag do not quote its value, because it may be a
+   * secret, as in a header field.
    */
   readonly repeats: boolean;
   readonly read: Read;

@@ -122,7 +122,10 @@ function readTarget(against: string | undefined, isInsecure: boolean): Upstream 
   throw new UsageError(`${label}: leave the query out`);
 }
 
-/** Fields that are not copied from the recording, because the transport writes those that the new request needs. */
+/**
+ * Fields that are neither copied from the recording nor accepted by `--header`, because the transport writes those that the new
+ * request needs.
+ */
 export const OF_TRANSPORT: RegExp =
   /^(?::.*|connection|content-length|expect|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)$/;
 

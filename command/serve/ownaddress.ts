@@ -15,8 +15,9 @@ const LEADING: Readonly<Record<string, RegExp>> = {
 };
 
 /**
- * Refuses routes to the server itself. It looks up no names: except for `localhost` and the value of `host`, each name counts
- * as another machine, even with the same port, because in a container such a name usually leads to another machine.
+ * Refuses routes to the server itself. It looks up no names. Of all names, only `localhost` and the value of `host` mean this
+ * machine. A route to any other name is allowed, even with the same port: in a container, such a name usually leads to another
+ * machine.
  * @throws UsageError that names the target
  */
 export function refuseOwnAddress({ server, routes }: Settings): void {

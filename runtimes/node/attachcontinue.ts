@@ -74,7 +74,7 @@ export function onFirstRead(message: IncomingMessage, callback: () => void): voi
   };
 }
 
-/** Undoes `attachContinue` with the same `match`. */
+/** Removes what `attachContinue` has added for the same `match`. */
 export function detachContinue(server: Server, match: (req: IncomingMessage) => boolean): void {
   const matches = servers.get(server) ?? [];
   const index = matches.indexOf(match);

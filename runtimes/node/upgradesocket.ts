@@ -26,7 +26,7 @@ interface Side {
  *
  * Node hands the socket over without a listener. Until the upstream has answered, this class reads from the socket, because a
  * socket that is not read does not report that the client has disconnected. The class keeps the early bytes, and sends them to
- * the upstream only after a 101: an upstream that refuses the upgrade would take them for another request.
+ * the upstream only after a 101, because an upstream that refuses the upgrade would parse them as another request.
  */
 export class UpgradeSocket implements TunnelHandler {
   readonly #socket: Socket;

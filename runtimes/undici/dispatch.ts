@@ -99,7 +99,7 @@ export class UndiciAttempt implements Dispatcher.DispatchHandler, Inlet {
   #isResponding = false;
   /** Whether the headers of the final response have arrived. */
   #isAnswered = false;
-  /** Whether no field frames the body, which may then end with the connection (RFC 9112 §6.3). */
+  /** Whether no header field frames the body: its end may then be the end of the connection (RFC 9112 §6.3). */
   #endsWithConnection = false;
   /** The number of interim responses so far. */
   #interim = 0;

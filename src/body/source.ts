@@ -126,8 +126,8 @@ export interface BodySource {
    */
   cancel(reason?: unknown): void;
   /**
-   * Waits for the first chunk of a body whose length is unknown, and then a moment for its end, so that a short body can be
-   * sent with a length.
+   * Waits for the first chunk of a body whose length is unknown, and then a moment for its end. A short body can then
+   * be sent with `Content-Length`.
    * @returns null if the body is empty; otherwise the body to send in place of this one, which has a length if this body
    * ended in time
    */

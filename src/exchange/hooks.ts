@@ -33,7 +33,7 @@ export function readHookResponse(returned: unknown, hook: string): Response | un
 
 /**
  * Makes sure that `onResponse` has not read the response body, which belongs to the client. `body.locked` is not
- * checked: that would create a web stream for each body, and a hook that locks a body reads it as well.
+ * checked, because reading `body` would create a web stream for each response, and a hook that locks the body also reads it.
  * @throws MisuseError if the hook has read the body
  */
 export function assertUnread(isUsed: boolean): undefined {

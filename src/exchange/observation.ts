@@ -225,7 +225,7 @@ export function callListener<Event>(
   }
 }
 
-/** Prints an exception of a hook that only observes. Nothing else reports it, because no code waits for such a hook. */
+/** Prints an exception of a hook that only observes. No code awaits such a hook, so nothing else would report its exception. */
 function printException(thrown: unknown): void {
   // oxlint-disable-next-line no-console
   console.error(thrown);

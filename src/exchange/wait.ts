@@ -490,7 +490,7 @@ export class HeldRequests {
   }
 }
 
-/** Makes the `HeldRequests` of a proxy, on a runtime whose HTTP client reports refused connections. */
+/** Creates the `HeldRequests` of a proxy. Only runtimes whose HTTP client reports refused connections use it. */
 export function holdRequests(...given: ConstructorParameters<typeof HeldRequests>): HeldRequests {
   return new HeldRequests(...given);
 }

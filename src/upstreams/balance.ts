@@ -111,7 +111,7 @@ export class Balancer implements Upstreams, Group {
   readonly #byTarget: Map<TargetAddress, BalancedMember> = new Map();
   readonly #byName: Map<string, BalancedMember> = new Map();
   readonly #policy: Policy;
-  /** The object in `keeper`, with the members that only this class uses. */
+  /** The same object as `keeper`. Its type has the members that only this class uses. */
   readonly #cookie: StickyCookie | undefined;
   readonly #onStateChange: BalanceOptions["onStateChange"];
   /** The maximum number of requests that wait for each upstream. */

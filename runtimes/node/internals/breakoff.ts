@@ -36,7 +36,7 @@ export function breakOff(res: ServerResponse | Http2ServerResponse): void {
 
 /**
  * Whether the body may end with the connection: the client could then take a graceful close for the end of the body. Also true
- * of an HTTP/1.0 response with `Content-Length`.
+ * for an HTTP/1.0 response with `Content-Length`, although its body has a known end.
  */
 function endsWithConnection(res: ServerResponse): boolean {
   return !res.chunkedEncoding && !res.useChunkedEncodingByDefault;

@@ -34,7 +34,7 @@ export function createHttp2Pool(
 
 /**
  * The HTTP/2 connections to one origin, and the requests that wait for a connection. Requests share a connection up to the
- * upstream's limit; the pool opens another connection if all are full, or if a request needs a new connection.
+ * upstream's limit. If all connections are full, or if a request needs a new connection, the pool opens another one.
  *
  * An upstream with TLS may choose HTTP/1.1 instead: its requests then go to an HTTP/1.1 pool, which takes the connected
  * socket over. WebSockets go to that pool as well, unless the upstream announces that it takes them over HTTP/2 (RFC 8441).
@@ -69,7 +69,7 @@ export class Http2Pool
     else attempt.begin(this);
   }
 
-  /** Sends an attempt as soon as a connection has room for it. The queue decides the order of waiting attempts. */
+  /** Sends an attempt on a connection that has room for it. If none has, the attempt waits for its turn in the queue. */
   assign(attempt: StreamAttempt): void {
     if (this.isClosed) return attempt.fail(poolClosed());
     if (this.#http1Until > 0 && this.#http1Until > performance.now())
