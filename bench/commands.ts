@@ -10,7 +10,7 @@ export type Command = [program: string, ...args: string[]];
 
 /** The certificate, and whether the proxy serves TLS. */
 export interface Tls {
-  /** The file with the key and the self-signed certificate of proxies and upstreams, in this order. */
+  /** The file that has the key, and then the self-signed certificate, of proxies and upstreams. */
   readonly certificate: string;
   /** Whether clients connect to the proxy with TLS. */
   readonly serves: boolean;

@@ -151,7 +151,7 @@ export const contestants: readonly Contestant[] = [
   ...on("workerd"),
 ];
 
-/** The contestants that `fairness` exposes to many slow clients: servers with their default limits. */
+/** The contestants that `fairness` exposes to a crowd of clients: servers with their default limits. */
 export const crowded: readonly Contestant[] = [
   {
     name: "fetchway",
@@ -164,7 +164,7 @@ export const crowded: readonly Contestant[] = [
   reference("nginx", "nginx with its defaults", defaultNginxCommand),
 ];
 
-/** The contestants that `overload` overloads; `unbounded` is the command with a fixed number of connections. */
+/** The contestants that `overload` overloads; `unbounded` is the command with a very high limit of connections. */
 export const overloaded: readonly Contestant[] = [
   ...crowded.slice(0, 1),
   ...crowded
@@ -211,7 +211,7 @@ export function contestantsOf(...names: readonly string[]): Contestant[] {
   });
 }
 
-/** Returns a contestant with another name and title, and with further arguments of its program. */
+/** Returns a contestant with another name and title, and with a changed command. */
 export function variantOf(
   contestant: Contestant,
   { name, title }: Pick<Contestant, "name" | "title">,

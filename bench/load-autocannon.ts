@@ -18,8 +18,8 @@ const { LOAD_METHOD: method, LOAD_BODY: path, LOAD_TYPE: type } = process.env;
 const body = path ? { body: readFileSync(path), headers: { "content-type": type } } : {};
 const result = await autocannon({ ...settings, method, ...body });
 const { requests, statusCodeStats } = result;
-// autocannon does not count requests whose connections ended before the response. Subtract the running request of
-// each open connection.
+// autocannon does not count requests whose connections ended before the response. They are the requests that were sent but not
+// answered, except for one on each connection, which is still running at the end.
 const lost = requests.sent - requests.total - settings.connections;
 const wrong = requests.total - (statusCodeStats["200"]?.count ?? 0);
 console.log(

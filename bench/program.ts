@@ -62,7 +62,7 @@ export class Program {
         PORT: `${port}`,
         ...env,
       },
-      // A contestant exits when its stdin closes, so it ends with the benchmark.
+      // The upstreams and most contestants exit when stdin closes, so they end with the benchmark.
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child.on("error", (error) => (this.#output += String(error)));

@@ -53,8 +53,8 @@ interface RoundOptions {
   /** The TLS settings; undefined if neither the proxies nor the upstream use TLS. */
   readonly tls?: Tls & { readonly isUpstreamSecure: boolean };
   /**
-   * Whether a second of load, which is not measured, precedes each round. It opens the connections to the upstream again that
-   * were closed since the last round.
+   * Whether a second of load, which is not measured, precedes each round. It replaces the connections to the upstream that were
+   * closed after the last round.
    */
   readonly primes?: boolean;
 }
@@ -260,7 +260,7 @@ async function runRound(
   };
 }
 
-/** Makes the process fail if Fetchway has no figures. Other proxies may lack a feature. */
+/** Makes the process fail if one of Fetchway's contestants has failed. Other proxies may lack a feature. */
 export function requireFigures(
   contestants: readonly Contestant[],
   results: readonly { readonly contestant: string; readonly failed?: string | undefined }[],

@@ -11,8 +11,8 @@ const NAMES: readonly string[] = [
 ] satisfies (keyof NodeMembers)[];
 
 /**
- * Makes the members that only Node's proxies have throw when they are read. For code that runs on another runtime, TypeScript
- * may have chosen the types of the default entry, which have these members. If the members were missing,
+ * Adds the members that only Node's proxies have: each throws when it is read. For code that runs on another runtime,
+ * TypeScript may have chosen the types of the default entry, which have these members. If the members were missing,
  * `createServer(proxy.nodeHandler)` would make a server that never responds; if they threw only when called, the server would
  * fail with each request instead of at its start.
  *

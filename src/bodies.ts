@@ -287,7 +287,7 @@ const DESCRIPTIONS = new NameSet([
   "transfer-encoding",
 ]);
 
-/** Returns the fields of a response whose body is changed, without those that describe the original body. */
+/** Returns the fields for a changed body: without those that describe the original body, and with a weak `ETag`. */
 function dropDescriptions(headers: HeaderList): HeaderList {
   return weakenEtag(withoutNames(headers, DESCRIPTIONS));
 }

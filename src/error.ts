@@ -176,7 +176,7 @@ export function methodNotAllowed(method: string): ProxyError {
 
 /**
  * Returns the error of a request that the transport cannot send, or would send with another method.
- * @param method the method; the other part of the request that matters may follow it, as in "GET with a body"
+ * @param method what cannot be sent: the method, alone or with another part of the request, as in "GET with a body"
  */
 export function unsendable(method: string): ProxyError {
   return new ProxyError("http_request_error", {

@@ -23,7 +23,7 @@ import type { LogFailure, Send } from "./transport/scope.ts";
 /** Rewrites the path and query of a request. */
 export type PathRewrite = (path: string, request: () => Request) => string | Promise<string>;
 
-/** The parts of a plan that a runtime provides, other than its transport. */
+/** The parts of a plan that a runtime provides, other than its usual transport. */
 export interface RuntimeParts {
   /** The transport to apps in this process; undefined if the usual transport sends requests to apps as well. */
   inProcess?: Transport;
@@ -56,12 +56,12 @@ export interface Plan extends RequestRules {
   readonly timeout: number;
   readonly idleTimeout: number;
   readonly transport: Transport;
-  /** Parses the target of a request, and makes sure that the transport can reach it. */
+  /** Parses a target, and makes sure that the transport can reach it. */
   readonly reach: Reach;
   /** Sends a request through the interceptors and the transport. */
   readonly send: Send;
   readonly attempts: AttemptOptions;
-  /** Sends a copy of a request to another upstream; undefined unless the option is set. */
+  /** Copies a request to another upstream, and returns the request to send in its place; undefined without `mirror`. */
   readonly mirror: ReturnType<Mirror["copyThrough"]> | undefined;
   /** The requests that wait for their upstreams; undefined without the option `wait`. */
   readonly held: HeldRequests | undefined;

@@ -127,9 +127,9 @@ export interface ExplainedField {
 
 /** The result of `explain`: how a request would be forwarded. */
 export interface Explanation {
-  /** The request that an upstream would get; undefined if none would get one. */
+  /** The request that an upstream would get; undefined if no request would be sent. */
   readonly request: UpstreamRequest | undefined;
-  /** The response that the client would get without a request to an upstream; undefined if there would be a request. */
+  /** The response that the client would get without a request to an upstream; undefined if a request would be sent. */
   readonly response: Response | undefined;
   /**
    * Why no request would be sent: a `ProxyError`, or an exception that `onError` answers; undefined if a request would

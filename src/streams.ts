@@ -31,7 +31,7 @@ export interface FirstByteOptions {
   firstByteTimeout: number;
   /**
    * Called with the first events of an event stream, until it returns a status. That status becomes the status of the response:
-   * 200 for success, or an error such as 503, which counts for `retry.statusCodes` and for the health of the upstream. Return
+   * 200 for success, or an error such as 503, to which `retry.statusCodes` and `balance` react as to any status. Return
    * undefined to wait for the next event. By default, the first event begins the response, whose status is not changed.
    * @example ({ type }) => (type === "error" ? 529 : type === "ping" ? undefined : 200)
    */

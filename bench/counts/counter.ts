@@ -10,7 +10,7 @@ import { createServer } from "node:http";
 import { PerformanceObserver } from "node:perf_hooks";
 import { GCProfiler } from "node:v8";
 
-/** The counts of the process since its start. */
+/** The counts of the process. Promises and timers are counted only after `/hooks`. */
 export interface Work {
   /** Bytes in V8's heap. */
   readonly heap: number;
@@ -48,7 +48,7 @@ export interface Watched {
   readonly allocated: number;
   /** The length of each collection of young objects, in ms. */
   readonly pauses: readonly number[];
-  /** The growth of the heap from one collection of young objects to the next: the bytes that have survived it. */
+  /** The growth of the heap from one collection of young objects to the next: the bytes that have survived the later one. */
   readonly survived: readonly number[];
 }
 

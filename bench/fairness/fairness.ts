@@ -42,7 +42,7 @@ const SCRIPTS: readonly Script[] = [
   { name: "event-streams", crowd: "events", many: 2000, few: 800 },
 ];
 
-/** The number of the other clients. */
+/** The number of clients that do not belong to the crowd. */
 const OTHERS = 20;
 /** The address of the other clients. No slow client has this address. */
 const OTHER_ADDRESS = "127.0.0.2";

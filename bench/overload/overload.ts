@@ -27,7 +27,7 @@ const LOADS = [1, 2, 3];
 /** The share of one core that Fetchway and Go get, and that the cheaper proxies get. */
 const SHARE = 0.2;
 const CHEAP_SHARE = 0.06;
-/** Requests per second, and seconds, in which V8 compiles and nothing limits the proxy. */
+/** The warm-up, in which V8 compiles and nothing limits the proxy: requests per second, and seconds. */
 const WARM_UP = 4000;
 const WARM_UP_TIME = 8;
 /** The first rate that `startRunner` tries, in requests per second, and the factor to the next rate. */
@@ -35,7 +35,7 @@ const FIRST_RATE = 900;
 const STEP = 1.2;
 /** The seconds of load before each measurement, in which the proxy notices the overload. */
 const LEAD = 6;
-/** The time in µs within which a response counts. */
+/** The time in µs within which a response must come to count as `good`. */
 const GOOD = 1_000_000;
 /** The ports are below those from which the system takes the ports of clients. */
 const FIRST_PORT = 20_000;
@@ -97,7 +97,7 @@ async function runFlood(
   };
 }
 
-/** Starts a contestant, warms it up, and looks for the rate at which most responses come within a second. */
+/** Starts a contestant, warms it up, and finds the highest number of responses per second that come within a second. */
 async function startRunner(
   contestant: Contestant,
   mode: Mode,
@@ -172,7 +172,7 @@ async function runAll({ contestants, modes, rounds, seconds }: Options): Promise
       }
     }
     for (const [index, { contestant, mode, capacity }] of runners.entries()) {
-      // The largest median is the capacity of these rounds.
+      // The best rate is the largest median of these rounds, or the rate that was best before them.
       const all = LOADS.map((load) => figures.get(`${index} ${load}`) ?? []);
       const most = Math.max(...all.map((each) => median(each.map(({ good }) => good))));
       const best = Math.max(most, capacity);

@@ -15,7 +15,7 @@ import { preciseCpuOf } from "../usage.ts";
 /** The goal: the highest ratio of `import "fetchway"` to `import "h3"`. */
 const GOAL = 0.95;
 
-/** The modules that each row imports. A server imports `node:http` in any case. */
+/** The modules that each row imports. They are also measured beside `node:http`, which every server imports. */
 const MODULES: Readonly<Record<string, readonly string[]>> = {
   '**`"fetchway"`**': ["fetchway"],
   '**`"fetchway/fetch"`**': ["fetchway/fetch"],

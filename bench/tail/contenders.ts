@@ -24,7 +24,7 @@ export const workload: Workload = workloadsOf("get-1k")[0] as Workload;
 /** The name of the row without a proxy: the generator sends directly to the upstream. */
 export const DIRECT = "direct";
 
-/** Returns each contestant with each set of flags. A contestant on another runtime has no flags of Node. */
+/** Returns each contestant on Node with each set of flags, and all other contestants unchanged. */
 export function withNodeFlags(
   contestants: readonly Contestant[],
   variants: readonly string[],

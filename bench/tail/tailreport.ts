@@ -216,7 +216,7 @@ export function toTailDocument(summary: TailSummary): string {
   return parts.join("\n\n");
 }
 
-/** Draws a panel for each of the two fixed rates. */
+/** Draws a panel for each of the first two rates. */
 export function toTailChart({
   rates,
   latencies,

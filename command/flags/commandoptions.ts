@@ -328,8 +328,8 @@ export interface ReportOptions {
   stats?: boolean;
   /**
    * The form of the log: `"pretty"` for people, Apache's `"common"` or `"combined"`, `"json"`, or `"off"`; `"auto"` is pretty
-   * on a terminal, and common elsewhere. Failures are printed on stderr in any case, except with `"json"`, which prints
-   * everything on stdout, messages of the command included.
+   * on a terminal, and common elsewhere. Every form prints failures on stderr, except `"json"`, which prints everything on
+   * stdout, messages of the command included.
    * @default "auto"
    */
   log?: LogForm | "auto";

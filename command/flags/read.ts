@@ -6,7 +6,7 @@ import { parseDuration, parseSize } from "./duration.ts";
 export class UsageError extends Error {}
 
 /**
- * Converts the text that was given for a flag to the value of its option. If a number is expected, a text that is not a
+ * Converts the text that was given for a flag to the value of its option. If a plain number is expected, a text that is not a
  * number becomes NaN, which the check of the option refuses with its own message.
  * @param before the value from the earlier uses of the same flag, if it was given several times
  * @throws UsageError for a text that cannot be a value of the option

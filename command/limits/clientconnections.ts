@@ -31,8 +31,8 @@ export interface ClientConnection {
   /** Whether the connection is beyond the limits. Its first request gets 503, and then the connection is closed. */
   isTurnedAway: boolean;
   /**
-   * Whether the connection was idle when it was turned away. It then counts as evicted, and as refused only if a request
-   * arrives.
+   * Whether the connection was idle when it was turned away. Such a connection counts as evicted, and also as refused if a
+   * request arrives.
    */
   wasIdle: boolean;
   /** The number of requests whose responses are not complete, including tunnels on HTTP/2 streams. */
@@ -43,8 +43,8 @@ export interface ClientConnection {
   /** The number of tunnels on HTTP/2 streams of the connection. */
   tunnels: number;
   /**
-   * 0 until the server begins to stop. From then on, since when the connection has been idle, on the clock of
-   * `performance.now()`: since the server began to stop, or since the connection's last request ended, if that was later.
+   * When the idle time began, on the clock of `performance.now()`: when the server began to stop, or when the connection's last
+   * request ended, if that was later. 0 until the server begins to stop.
    */
   idleSince: number;
   /** Whether the connection will be closed after its running requests, because the process is overloaded. */
@@ -288,8 +288,8 @@ export class ClientConnections {
 
   /**
    * Closes a share of the idle connections immediately. Of the connections that wait for a response, closes a share after that
-   * response. The connections that have been idle longest are closed, and those whose requests began last. New idle connections
-   * (see `isNew`) stay.
+   * response. Of the idle connections, it closes those that have been idle longest; of the waiting ones, those whose requests
+   * began last. New idle connections (see `isNew`) stay.
    * @param share from 0 to 1
    */
   shed(share: number): void {

@@ -114,7 +114,8 @@ function connectionsFor(openFiles: number): number {
 /**
  * Sets the limits that a Node server does not take from its options. Call it before the server listens.
  *
- * - In Node 22.12 and 24.0, an HTTP/2 server ignores its options for HTTP/1.1. With TLS, Node's default limits would apply.
+ * - In Node 22.12 and 24.0, an HTTP/2 server, which is used with TLS, ignores its options for HTTP/1.1, so Node's default
+ *   limits would apply.
  * - The server silently drops fields beyond its own limit. That limit is therefore set to one more than `maxHeadersCount`, so
  *   that `isTooLarge` notices a surplus field.
  */

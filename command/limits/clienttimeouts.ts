@@ -43,7 +43,7 @@ export function intervalOf({
 
 /** The progress of a request, a response or a connection at the last check. */
 interface Seen {
-  /** A value that changes with any progress. */
+  /** A value that usually changes with progress. */
   progress: number;
   /** A second value, for progress that may leave the first one unchanged. */
   more: number;

@@ -40,7 +40,7 @@ export class Tap {
     }
     this.#hash?.update(chunk);
     if (this.#keptSize === this.#limit) return;
-    // The sink may transfer or free the memory of a chunk after it has been written.
+    // Copy the bytes, because the sink may detach or free the memory of a chunk that it has written.
     const kept = Uint8Array.from(chunk.subarray(0, this.#limit - this.#keptSize));
     this.#kept.push(kept);
     this.#keptSize += kept.byteLength;

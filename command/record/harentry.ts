@@ -301,7 +301,7 @@ async function decodeContent(
     const decoder = createDecoder(coding);
     if (decoder === undefined) return undefined;
     const result = await readUpTo(decoder, decoded.bytes, limit);
-    // If `bytes` is only the beginning of a body, the decoder fails at its end in any case.
+    // If the body is cut off, the decoder always fails at the end, after it has decoded the beginning.
     if (decoded.isWhole && result.hasFailed) return undefined;
     decoded = { bytes: result.bytes, isWhole: decoded.isWhole && result.isWhole };
   }

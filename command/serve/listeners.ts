@@ -57,9 +57,9 @@ export async function claimPort(port: number, host: string): Promise<() => void>
 }
 
 /**
- * Claims a name. Another process that claims the same name waits until the claim is released, but at most `CLAIM_TIMEOUT`;
- * then it continues without a claim. Only Linux has such names: those of abstract sockets, which belong to the same network
- * namespace as ports. A claim ends with its process. On other systems, this function does nothing.
+ * Claims a name. Another process that claims the same name waits until the claim is released; after `CLAIM_TIMEOUT`, it
+ * continues without a claim. Only Linux has such names: those of abstract sockets, which belong to the same network namespace
+ * as ports. A claim ends with its process. On other systems, this function does nothing.
  * @returns a function that releases the claim
  */
 export async function claimName(name: string): Promise<() => void> {

@@ -51,8 +51,8 @@ export function toSocketOptions(
  * Makes sure that a server can listen on a socket: removes a socket file that a killed process has left behind, if no process
  * listens on it.
  *
- * While it replaces such a file, this process holds a claim until the new socket listens. Without the claim, the second of
- * two commands that start at the same time could remove the new file of the first. If there is no file, no claim is needed.
+ * To replace such a file, this process holds a claim until the new socket listens. Without the claim, the second of two
+ * commands that start at the same time could remove the new file of the first. If there is no file, no claim is needed.
  * @returns a function that releases the claim; call it when the socket listens
  * @throws UsageError if another process listens on the socket, if the file is no socket, or if the path is too long
  */

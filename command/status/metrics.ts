@@ -112,7 +112,9 @@ export interface Snapshot {
     bytesOut: number;
     tunnels: number;
     retries: number;
-    /** The number of requests that have waited for an upstream to come back (`wait`), and for how many seconds in all. */
+    /**
+     * The number of ended requests that had waited for an upstream to come back (`wait`), and their waiting time in seconds.
+     */
     held: number;
     heldSeconds: number;
   };
@@ -465,7 +467,7 @@ export class Metrics {
   }
 
   /**
-   * Reads the counters of targets with several upstreams. Their growth since the previous call counts for the second of the
+   * Reads the counters of targets with several upstreams. Their growth since the previous call is counted in the second of the
    * previous call. The counters are read because the end of a request reports only its last attempt.
    */
   #countAttempts(second: number, pool: PoolStats | undefined): void {

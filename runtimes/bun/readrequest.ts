@@ -52,9 +52,9 @@ const LISTEN_AFTER = 20;
 class BunIncoming extends WebIncoming {
   /**
    * The milliseconds until the proxy listens for a disconnect; undefined to listen from the start, as for a request with
-   * `Upgrade`, or with fields that frame a body: Bun calls the handler before it has parsed the body. If the body is malformed,
-   * Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then keeps the request from being
-   * sent.
+   * `Upgrade`, with a body, or with fields that frame one. Bun calls the handler before it has parsed the body; if the body is
+   * malformed, Bun itself answers 400 and aborts the signal. Only a listener that was added at the start then keeps the request
+   * from being sent.
    */
   readonly listenAfter: number | undefined;
   readonly #server: BunServer | undefined;

@@ -129,7 +129,8 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // Versions of Node with `shouldUpgradeCallback` pass an upgrade that no proxy carries to the app as an ordinary request.
+    // Versions of Node with `shouldUpgradeCallback` pass an upgrade that no proxy carries to the app as an ordinary request. Do
+    // the same on older versions.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;
     refuseUpgrade(req, socket, head, new ProxyError("http_request_error", { status: 501 }));

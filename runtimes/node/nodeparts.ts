@@ -55,7 +55,7 @@ export function addServerSide(route: Route, runtime: Runtime): Omit<NodeProxy, k
       const req = request as IncomingMessage;
       const res = response as ServerResponse;
       const fail = (thrown: unknown): void => {
-        // Pass an Error in any case: Express calls the next handler for `undefined`, and takes some strings as commands.
+        // Always pass an Error: Express calls the next handler for `undefined`, and takes some strings as commands.
         if (next) return next(thrown instanceof Error ? thrown : toError(thrown));
         // No other code reports the exception: `node:http` does not wait for its handler.
         // oxlint-disable-next-line no-console

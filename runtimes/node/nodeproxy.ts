@@ -7,7 +7,7 @@ import type { AttachOptions, SrvxServer } from "./attach.ts";
 import type { UpgradeListener } from "./handleupgrade.ts";
 import { awaitingContinue } from "./incomingbody.ts";
 
-// They are deprecated so that editors strike them out.
+// These functions are deprecated, so that editors strike them out.
 // oxlint-disable-next-line typescript/no-deprecated
 export { createProxyMiddleware, createProxyServer } from "./httpproxy.ts";
 export { endWhenLost } from "../sockets/http2/lostsessions.ts";

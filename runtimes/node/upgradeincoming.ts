@@ -26,8 +26,8 @@ export class UpgradeIncoming extends MessageIncoming {
     this.#client = client;
     this.#turn = turn;
     this.upgrade = upgrade;
-    // Node stops parsing the connection after the head of an upgrade request, so a body cannot be read. It also checks `Host`
-    // only in other requests (RFC 9112 §3.2).
+    // Node stops parsing the connection after the head of an upgrade request, so a body cannot be read. Nor does
+    // Node check `Host` in an upgrade request (RFC 9112 §3.2).
     if (this.body !== null) this.fault = badRequest("body with Upgrade");
     else if (req.httpVersion === "1.1" && req.headers.host === undefined) {
       this.fault = badRequest("missing Host");

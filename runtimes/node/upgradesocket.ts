@@ -97,7 +97,7 @@ export class UpgradeSocket implements TunnelHandler {
    * lose the response.
    */
   beginResponse(res: ServerResponse): void {
-    // If writing the head of a first response has failed, this is the second call.
+    // If the head of a response cannot be written, a 500 follows in the same `res`, which already has the connection.
     if (this.#response !== undefined) return;
     this.#response = res;
     this.#early = [];

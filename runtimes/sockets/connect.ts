@@ -168,7 +168,7 @@ export class NetConnector implements Connector {
     }
     const establish = (socket: NetSocket): void => {
       deadline?.clear();
-      // Every socket is created with `noDelay: true`, because Bun does so in any case. Turn it off here if the option is false.
+      // Every socket is created with `noDelay: true`, because Bun always does so. Turn it off here if the option is false.
       if (!noDelay) socket.raw.setNoDelay(false);
       resolve(socket);
     };

@@ -124,7 +124,7 @@ export function hadReceived(error: unknown): boolean {
 }
 
 /**
- * Whether a response that ends now ends because its connection failed. undici takes the reset of a connection for the
+ * Whether the connection of a response that ends now has failed. undici takes the reset of a connection for the
  * regular end of a body without a length.
  */
 export function isConnectionFailing(): boolean {

@@ -64,7 +64,7 @@ async function filterFormats(): Promise<ReadonlySet<string>> {
 
 /**
  * Whether the runtime has a decoder for this format that returns a first result of at most 1 MiB, before it has decoded its
- * whole input. A format that is not in `BOMBS` is not tested.
+ * whole input. For a format that is not in `BOMBS`, the result is true without a test.
  */
 async function isBounded(format: string): Promise<boolean> {
   const bomb = BOMBS[format];
@@ -117,7 +117,7 @@ export function narrowAcceptEncoding(
   const names = members.map((member) => codingNameOf(member));
   const narrowed = members.flatMap((member, i) => {
     const name = names[i] as string;
-    // The changed body is sent as `identity`, even if the client does not accept that.
+    // Drop even `identity;q=0`: a changed body has no coding, whether or not the client accepts that.
     if (name === "identity" || name === "") return [];
     if (name !== "*") return decodableCodings.has(name) ? [member] : [];
     const others = REQUESTED.filter(

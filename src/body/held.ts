@@ -59,7 +59,7 @@ export class HeldBody implements BodySource, Sink {
     return hasRoom;
   }
 
-  /** Whether no code has begun to read the body. If so, the idle timeout keeps running, because the body may never be read. */
+  /** Whether no sink has the body yet, or its sink is unread. If so, the idle timeout runs: the body may never be read. */
   get isUnread(): boolean {
     return this.#sink === undefined || this.#sink.isUnread === true;
   }

@@ -49,7 +49,7 @@ export function observeInterim(
   incoming: Incoming,
   hook: NonNullable<ProxyOptions["onInformational"]>,
 ): Pick<Client, "inform"> {
-  // An async function never throws synchronously. If `inform` did, no code would handle a rejection of the hook's promise.
+  // Async, so that it rejects instead of throwing: if it threw, no code would handle a rejection of the hook's promise.
   const inform = async (status: number, headers: HeaderList): Promise<unknown> =>
     incoming.inform?.(status, headers);
   return {

@@ -42,7 +42,7 @@ export type RetryPlace = "alone" | "same" | "another" | "later";
 
 /**
  * Which requests are sent again after an outcome. `"listed"`: requests whose method is in the option `methods`. `"any"`:
- * requests with any method. `"free"`: requests with any method, and the new attempt does not count for `attempts`, because
+ * requests with any method. `"free"`: requests with any method, and the new attempt does not count towards `attempts`, because
  * nothing was sent or processed. Without an entry, no request is sent again.
  *
  * "A client SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means to know that the

@@ -49,7 +49,7 @@ const UNPROCESSED: ReadonlySet<Outcome> = new Set<Outcome>([
 
 /** The outcomes of requests that failed before they had a connection. */
 const UNCONNECTED: ReadonlySet<Outcome> = new Set<Outcome>(["refused", "unresolved", "unsent"]);
-/** The number of upstreams that are remembered as having answered, at least: a `RecentMap` keeps up to twice as many. */
+/** At least this number of upstreams that have answered are remembered; a `RecentMap` keeps up to twice as many. */
 const MAX_ANSWERED = 1_000;
 
 /** A request that waits. */
@@ -88,7 +88,7 @@ class Gate {
   #pause = FIRST_PAUSE;
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #onOver: (isAnswering: boolean) => void;
-  /** The number of requests that have waited. */
+  /** The number of requests that have begun to wait, including those that still wait. */
   count = 0;
   /** The error of the last request that was refused. */
   reason: ProxyError | undefined;
@@ -423,8 +423,8 @@ export class HeldRequests {
   }
 
   /**
-   * Returns the attempt to make after a wait; undefined if the request must not wait. The attempt does not count for
-   * `attempts` if the upstream has not processed the request.
+   * Returns the attempt to make after a wait; undefined if the request must not wait. The attempt does not count
+   * towards `attempts` if the upstream has not processed the request.
    */
   #nextAttempt(
     request: UpstreamRequest,

@@ -16,16 +16,16 @@ const PIPED_CHUNK_SIZE = 262_144;
 const FIRST_CHUNK_SIZE = 16_384;
 
 /**
- * The milliseconds that `fetch` has to settle after a request body could not be moved to the upstream. If the upstream is at
- * fault or has responded early, `fetch` settles within a few turns of the event loop. If `fetch` does not settle, the client is
- * at fault.
+ * The milliseconds for which the proxy waits for `fetch` to settle after a request body could not be moved to the upstream. If
+ * the upstream is at fault or has responded early, `fetch` settles within a few turns of the event loop. If `fetch` does not
+ * settle, the client is at fault.
  */
 const REPORT_TIME = 100;
 
 /** How a `fetch` function handles request bodies that are streams. */
 export interface StreamClient {
   /**
-   * Returns how many bytes are left in a stream, if the runtime knows that, such as for the body of the incoming request.
+   * Returns how many bytes are left in a stream, if the runtime knows that, as it does for the body of the incoming request.
    * The runtime sends such a stream with its length and without running JavaScript, and aborts the request if the stream
    * fails. If `readLeft` is not set, every stream counts as such a stream.
    */

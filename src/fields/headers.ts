@@ -132,7 +132,7 @@ export function setHeader(headers: HeaderList, name: string, value: string): Hea
   return [...deleteHeader(headers, name), name, value];
 }
 
-/** Returns a list without the fields of this name, in any case, and with any punctuation: `X_Name` counts as `X-Name`. */
+/** Returns a list without the fields of this name. Letter case and punctuation do not matter: `x_name` counts as `X-Name`. */
 export function deleteHeader(headers: HeaderList, name: string): HeaderList {
   return withoutNames(headers, new NameSet([name]));
 }
@@ -240,13 +240,14 @@ export function takeHeaders(headers: Headers): HeaderList {
 let Shown: ReturnType<typeof makeClass> | undefined;
 
 /**
- * Makes a class of `Headers` that records which names the app has changed: reading all fields of a `Headers` costs twice as
- * much memory as making it. The class is made at its first use, because Node loads undici when code reads the global `Headers`.
+ * Makes a class of `Headers` that records which names the app has changed, so that only these are read: reading all fields of
+ * a `Headers` costs twice as much memory as making it. The class is made at its first use, because Node loads undici when code
+ * reads the global `Headers`.
  */
 function makeClass() {
   return class extends Headers {
     readonly #list: HeaderList;
-    /** The names that were changed, as they were written last, by the names in lower case. */
+    /** The changed names: from each name in lower case to its spelling in the last change. */
     #changed: Map<string, string> | undefined;
 
     constructor(list: HeaderList) {

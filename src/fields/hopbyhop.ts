@@ -28,7 +28,7 @@ const REQUEST_REFUSED: readonly string[] = [
   "proxy-authorization",
 ];
 
-/** Fields of the client's request that are not forwarded, whether or not `trustProxy` trusts the peer. */
+/** Fields of the client's request that are dropped unless an option forwards them, even if `trustProxy` trusts the peer. */
 export const REQUEST_DROPPED: readonly string[] = [
   ...HOP_BY_HOP,
   "content-length",

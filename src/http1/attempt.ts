@@ -129,7 +129,7 @@ export class Attempt implements Job, Inlet {
     return sent === undefined ? undefined : bodyStopped(sent);
   }
 
-  // ── `Claim`: which client the request counts for, its progress, and how to end it if that client is too slow ──
+  // ── `Claim`: which client the request belongs to, its progress, and how to end it if that client is too slow ──
 
   get clientKey(): string | undefined {
     return this.#scope.client.clientKey;

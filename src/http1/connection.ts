@@ -36,7 +36,7 @@ export interface Job extends Carried, QueuedJob {
    * pool.
    */
   readonly connectTimeout: number | undefined;
-  /** The address of the client; read only if connections name their client (`proxyProtocol`). */
+  /** The address of the client; used only if connections name their client (`proxyProtocol`). */
   readonly clientAddress: string | undefined;
   fail(thrown: unknown): void;
   /** Assigns a connection to the job until the response has ended. The connection may not be established yet. */
@@ -84,9 +84,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
   /** The client that the connection has named to the upstream (`proxyProtocol`); undefined if it names none. */
   clientAddress: string | undefined;
   absences = 0;
-  /** The item before this one in the list of idle connections. */
   previousIdle: IdleItem | undefined;
-  /** The item after this one in the list of idle connections. */
   nextIdle: IdleItem | undefined;
   /** The request or the tunnel that uses the connection at present. */
   job: Carried | undefined;
@@ -237,7 +235,7 @@ export class Connection implements ResponseHandler, SocketHandler, PooledConnect
     this.#hasReceived = true;
     this.#activity++;
     this.received += read.byteLength;
-    // The upstream has sent bytes although no request is running. The next request would take them for its response.
+    // If no request is running, close the connection: the next request would take these bytes for its response.
     if (this.job === undefined) return this.destroy();
     this.#read = read;
     this.#mayKeep = mayKeep;

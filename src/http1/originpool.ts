@@ -125,7 +125,7 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
     const onCancel = (cancel: () => void): void => connection.onCancel(cancel);
     const connect = (): Promise<Socket> =>
       this.connect(connection, { onCancel, connectTimeout, clientAddress });
-    // The connection counts for `maxSockets` even while it waits for the result of another connection's attempt
+    // The connection counts towards `maxSockets` even while it waits for the result of another connection's attempt
     // (`RefusingOrigin`).
     this.connections.add(connection);
     const refusing = this.#refusing;

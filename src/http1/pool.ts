@@ -68,11 +68,11 @@ export abstract class Pool<
   protected readonly destination: Destination;
   protected readonly counters: Counters;
   protected readonly balancer: AddressBalancer = new AddressBalancer();
-  /** The connections that count for `maxSockets`. */
+  /** The connections that count towards `maxSockets`. */
   protected readonly connections: Set<Connection> = new Set();
   /**
-   * The connections of HTTP/1.1 that carry a tunnel. They do not count for `maxSockets`, because they stay open for a long
-   * time, and a few hundred WebSockets would leave no connection for requests. A connection counts until the upstream has
+   * The connections of HTTP/1.1 that carry a tunnel. They do not count towards `maxSockets`, because they stay open for long,
+   * and a few hundred WebSockets would leave no connection for requests. A connection counts until the upstream has
    * switched the protocol. Otherwise, clients could make the proxy open any number of connections to an upstream that is
    * slow to respond.
    */
@@ -238,7 +238,7 @@ export abstract class Pool<
     return oldest !== undefined;
   }
 
-  /** Closes a connection. It no longer counts for `maxSockets`, although the socket closes later. */
+  /** Closes a connection. It no longer counts towards `maxSockets`, although the socket closes later. */
   protected discard(connection: Connection): void {
     this.connections.delete(connection);
     this.removeIdle(connection);

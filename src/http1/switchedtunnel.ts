@@ -27,7 +27,7 @@ export class SwitchedTunnel implements Tunnel, Carried {
 
   /**
    * @param releases whether the memory of written bytes may be released, because only the socket sees it
-   * @param clientKey the client that the tunnel counts for
+   * @param clientKey the client that the tunnel belongs to
    */
   constructor(connection: TunnelConnection, releases = false, clientKey?: string) {
     this.#connection = connection;

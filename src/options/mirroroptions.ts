@@ -8,7 +8,7 @@ import type { Send } from "../transport/scope.ts";
 export interface Mirror {
   /**
    * Returns the function that copies the requests of one proxy. For each request, that function returns the request to send
-   * instead.
+   * in its place.
    * @param send sends a request through the transport
    * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
    * @throws TypeError if the transport cannot reach the mirror

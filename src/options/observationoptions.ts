@@ -83,7 +83,7 @@ export interface WaitChange {
   readonly state: "waiting" | "back" | "over";
   /** Why requests wait: the code of the last error, such as `connection refused`. */
   readonly reason: string;
-  /** The number of requests that have waited so far. */
+  /** The number of requests that have begun to wait so far, including those that no longer wait. */
   readonly requests: number;
   /** Milliseconds since the first request began to wait. */
   readonly duration: number;

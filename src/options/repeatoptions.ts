@@ -103,7 +103,7 @@ export interface RepeatOptions {
    * Requests with any method wait, because no byte of them was sent, and their bodies stay unread. To find out whether the
    * upstream is back, the proxy sends one more request after each pause of 50 to 250 ms; the others follow gradually when the
    * upstream is back. At most 1,024 requests wait for one upstream. If there are more, the client address with the most gets
-   * 503 for its newest request. `timeout` is paused during the wait, and refused attempts do not count for `retry`.
+   * 503 for its newest request. `timeout` is paused during the wait, and refused attempts do not count towards `retry`.
    *
    * If the upstream's name cannot be found, requests wait only if the name is that of a fixed `target` of `createProxy`, or of
    * `balance`, and only if the name servers do not answer, or the upstream has answered before. A request whose connection

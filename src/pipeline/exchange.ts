@@ -45,7 +45,7 @@ export interface Exchange {
   request: UpstreamRequest | undefined;
   /** The draft that `onRequest` may change; undefined without that hook. */
   draft: RequestDraft | undefined;
-  /** The upstream's response, from which `cleanReceived` removes the fields that must not be forwarded. */
+  /** The upstream's response: as received, and after `cleanReceived` without the fields that must not be forwarded. */
   cleaned: UpstreamResponse | undefined;
   /** The response to the client. */
   response: Response | undefined;

@@ -28,7 +28,7 @@ export interface RequestRules {
   readonly dropped: NameSet;
   /** The fields that are dropped from the request of a trusted peer. */
   readonly droppedIfTrusted: NameSet;
-  /** The fields that are forwarded although they are in `dropped`. */
+  /** The fields that are forwarded although they are in `dropped` or `droppedIfTrusted`. */
   readonly kept: NameSet | undefined;
   /**
    * The fields to remove after this proxy has added its own, because an option drops or replaces them; undefined if

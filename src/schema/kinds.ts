@@ -97,7 +97,6 @@ function checkNames(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Names of fields. */
 export const names: Kind<readonly string[]> = { name: "names", check: checkNames };
 
 /** A protocol of `Upgrade`, with or without a version (RFC 9110 §7.8); not with `*`, which stands for several names. */
@@ -119,7 +118,6 @@ export const protocols: Kind<readonly string[]> = {
 
 const OF_CONNECTION = "belongs to one connection or to the framing; leave it out";
 
-/** Names of fields that may be forwarded. */
 export const forwardableNames: Kind<readonly string[]> = {
   name: "names",
   check(value) {

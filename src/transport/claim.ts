@@ -57,7 +57,6 @@ export class Account {
   readonly key: string;
   /** The number of places that the address has; correct only while `AddressQueue.isCounting` is true. */
   running = 0;
-  /** The number of requests that wait. */
   waiting = 0;
   /** The request that has waited longest. */
   first: Waiting | undefined;

@@ -253,7 +253,7 @@ export class Scope implements Listener {
   }
 
   /**
-   * Passes an interim response on to the client, without the fields that describe the connection to the upstream. The
+   * Passes an interim response on to the client, without the fields that must not be forwarded. The
    * transport limits the number of interim responses, and does not pass a 101, which ends HTTP on a connection.
    */
   interimReceived(status: number, headers: HeaderList): void {

@@ -47,9 +47,9 @@ export class SlowClients {
   }
 
   /**
-   * Checks all requests, and ends those whose clients are too slow. It ends no more requests of an address than exceed the
-   * address's share, and in total no more than the number of waiting requests of other addresses. The excess is rounded up:
-   * otherwise, slow clients of two addresses with two places each would keep all requests of a third address waiting.
+   * Checks all requests, and ends those whose clients are too slow. Of each address, it ends at most the number of requests by
+   * which the address exceeds its share; in total, at most as many as requests of other addresses wait. The excess is rounded
+   * up: otherwise, slow clients of two addresses with two places each would keep all requests of a third address waiting.
    * @param countOthers returns the number of waiting requests of all other accounts
    */
   check(holders: Iterable<Holder>, share: number, countOthers: (account: Account) => number): void {

@@ -101,7 +101,7 @@ const MAX_PICKS = 3;
 export class Balancer implements Upstreams, Group {
   /** The sum of `active` of all upstreams. */
   active = 0;
-  /** A number that changes when upstreams are added or removed, or their weights are set. */
+  /** A number that changes when upstreams are added or removed, their weights are set, or active checks change a state. */
   version = 0;
   /** The highest weight that is set for one of the upstreams. */
   heaviest = 1;

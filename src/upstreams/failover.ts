@@ -241,7 +241,6 @@ class UpstreamLease implements Lease, BodyWatcher {
     return this.#context.upstreams.mayRetry?.() !== false;
   }
 
-  /** The options of the attempts. */
   get options(): AttemptOptions {
     return this.#context.options;
   }

@@ -158,8 +158,8 @@ export class PlaceQueue {
 
   /**
    * Gives free places to the requests that wait.
-   * @param hasChanged whether upstreams were added, removed or checked, so that a place must be tried for each waiting
-   * request
+   * @param hasChanged whether the upstreams, their weights or the results of their checks have changed, so that a place must be
+   * tried for each waiting request
    */
   pump(hasChanged = false): void {
     // Check the size first, because this method is called at the end of every request, and an iterator would be a new

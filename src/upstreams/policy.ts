@@ -24,7 +24,7 @@ export interface Group {
   readonly members: readonly Member[];
   /** The sum of `active` of all upstreams. */
   readonly active: number;
-  /** A number that changes when upstreams are added or removed, or their weights are set. */
+  /** A number that changes when upstreams are added or removed, their weights are set, or active checks change a state. */
   readonly version: number;
   /** Whether all upstreams that get requests have the same weight at present. */
   readonly isUniform: boolean;

@@ -11,7 +11,7 @@ export interface RetryBudgetOptions {
    */
   ratio?: number;
   /**
-   * The number of retries a second that are allowed in any case.
+   * The number of further retries that are allowed each second, however few requests there are.
    * @default 10
    */
   perSecond?: number;

@@ -62,7 +62,7 @@ export class Command {
     return found;
   }
 
-  /** Waits until stderr has `what`. It may arrive later than output that was written after it to stdout or to a socket. */
+  /** Waits until stderr has `what`. Text on stderr may arrive later than text written after it to stdout or to a socket. */
   async warns(what: RegExp): Promise<void> {
     await until(() => what.test(this.stderr) || this.isClosed, String(what));
     expect(this.stderr).toMatch(what);

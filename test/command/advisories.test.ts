@@ -1,4 +1,4 @@
-/** Advisories about HTTP/2 servers, against the command with its own certificate. */
+/** The attacks of advisories about HTTP/2 servers, against the command with its own certificate. */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";

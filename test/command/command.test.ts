@@ -67,7 +67,7 @@ describe("the command with a target", () => {
   );
 
   test.each(Object.keys(programs) as (keyof typeof programs)[])(
-    "on %s, the scheme of an absolute-form target is not believed",
+    "on %s, the scheme of a request target in absolute form is not believed",
     async (runtime) => {
       const proxy = new Command(`--log off ${upstream.url} --port 0`, [], programs[runtime]);
       const { port } = new URL(await proxy.origin());
@@ -82,7 +82,7 @@ describe("the command with a target", () => {
     },
   );
 
-  test("the authority of a target in absolute form takes precedence over Host (RFC 9112 §3.2.2)", async () => {
+  test("the authority of a request target in absolute form takes precedence over Host (RFC 9112 §3.2.2)", async () => {
     const { origin } = await listening(`--no-change-origin ${upstream.url}`);
     upstream.handler = (req, res) => res.end(JSON.stringify([req.url, req.headers]));
     const asked = get({

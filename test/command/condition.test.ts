@@ -94,7 +94,7 @@ test.each<[State, string | undefined, number | undefined, Partial<ConditionFacts
   ["up", undefined, undefined, { requests: 100, failed: 4, troubledSince: undefined }],
   ["degraded", "5 % of the last minute failed", 9, { requests: 20, failed: 1, troubledSince: 9 }],
   ["failing", `100 % of the last minute failed, last: ${refused}`, 1000, all],
-  // One of several upstreams without requests is up as long as nothing else is known about it.
+  // If there are several upstreams, one without requests is `up` as long as nothing else is known about it.
   ["up", undefined, undefined, { health: { state: "up" } }],
   [
     "starting",

@@ -192,7 +192,7 @@ describe("a wrong config file", () => {
   );
 
   test.each(["none.mjs", "config.yaml"])(
-    "%s, which does not exist or has another extension, is refused with the fix",
+    "%s, which does not exist or has an unknown extension, is refused with the reason or the fix",
     async (name) => {
       await expect(readConfig(join(folder, name))).rejects.toThrow(
         name === "none.mjs" ? "there is no such file" : "use a .mjs, .js, .ts or .json file",

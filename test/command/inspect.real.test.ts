@@ -182,7 +182,7 @@ const runs = Object.keys(programs).flatMap((runtime) =>
   ),
 );
 
-/** Returns the flags of a case, after its config has been written. */
+/** Writes the config of a case, and returns the flags of the case. */
 function prepare({ config, flags = "" }: Case, name: string): string {
   const fill = (text: string): string =>
     text

@@ -13,7 +13,7 @@ import { Command, programs, upstream } from "./_command.ts";
 
 let folder = "";
 let proxy: Command | undefined;
-/** The requests to the upstream that have no response yet. */
+/** The responses to `/held`. The upstream leaves them open. */
 let held: ServerResponse[] = [];
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "fetchway-"));
@@ -224,16 +224,16 @@ test.each(cases)(
 );
 
 describe.each(cases)(
-  "on %s %s: a command that does not start says why in JSON",
+  "on %s %s: the JSON line of a command that does not start",
   (runtime, workers) => {
-    test("because its port is in use", async () => {
+    test("says that the port is in use", async () => {
       const { port } = new URL(upstream.url);
       proxy = new Command(`4000 --log json --port ${port} ${workers}`, [], programs[runtime]);
       expect(await within(proxy.exit, "the exit")).toBe(2);
       const why = expect.stringContaining(`port ${port} is in use`) as string;
       expect(linesOf(proxy)).toMatchObject([{ level: "error", message: why }]);
     });
-    test("because of its flags", async () => {
+    test("says what is wrong with the flags", async () => {
       proxy = new Command(`4000 --log json --prot 1 ${workers}`, [], programs[runtime]);
       expect(await within(proxy.exit, "the exit")).toBe(2);
       expect(linesOf(proxy).map(({ message }) => message)).toEqual([

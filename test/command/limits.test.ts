@@ -158,15 +158,15 @@ const head = (line: string, ...fields: string[]): string =>
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client that uses %s is disconnected", (name, open) => {
-  test("a client whose header section trickles gets 408", async () => {
+])("over %s, the server disconnects", (name, open) => {
+  test("a client whose header section trickles, with 408", async () => {
     const client = new Raw(open());
     void client.trickle(head("GET /", `X: ${"a".repeat(1000)}`), 20);
     await within(client.closed, "the end");
     expect(client.received).toMatch(/^HTTP\/1\.1 408 /);
   });
 
-  test("a client whose body stops gets 408, and the upstream sees no complete request", async () => {
+  test("a client whose body stops, with 408, and the upstream sees no complete request", async () => {
     const path = `/slow-body-${name}`;
     const client = new Raw(open());
     client.socket.write(head(`POST ${path}`, "Content-Length: 100"));
@@ -176,7 +176,7 @@ describe.concurrent.each([
     await until(() => ends.get(path) === "closed", "the end at the upstream");
   });
 
-  test("if a client does not read the response, the upstream's connection is closed", async () => {
+  test("a client that does not read the response, and closes the upstream's connection", async () => {
     const path = `/endless?${name}`;
     const client = new Raw(open());
     client.socket.pause();
@@ -186,7 +186,7 @@ describe.concurrent.each([
     await within(client.closed, "the end");
   });
 
-  test("if a client does not read its WebSocket, the upstream's WebSocket is closed", async () => {
+  test("a client that does not read its WebSocket, and closes the upstream's WebSocket", async () => {
     const socket = new WebSocket(`ws://a/flood?${name}`, {
       createConnection: () => open() as never,
     });
@@ -208,7 +208,7 @@ describe.concurrent.each([
     expect(client.received).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("a header section of too many bytes or fields gets 431", async () => {
+  test("a client whose header section has too many bytes or fields, with 431", async () => {
     const large = new Raw(open());
     large.socket.write(head("GET /", `X: ${"a".repeat(3000)}`));
     const many = new Raw(open());
@@ -230,7 +230,7 @@ describe.concurrent.each([
 describe.concurrent.each([
   ["HTTP", () => connect(port, "127.0.0.1")],
   ["HTTPS", overTls],
-])("a client that uses %s is not disconnected", (_, open) => {
+])("over %s, the server does not disconnect", (_, open) => {
   test("a client whose body makes progress, however long it takes", async () => {
     const client = new Raw(open());
     client.socket.write(head("POST /", "Content-Length: 10", "Connection: close"));
@@ -291,7 +291,7 @@ test.concurrent("a client that begins no TLS handshake is disconnected", async (
   await within(new Raw(connect(securePort, "127.0.0.1")).closed, "the end");
 });
 
-describe.concurrent.each(["tls", "plain"])("a client that uses HTTP/2 (%s)", (kind) => {
+describe.concurrent.each(["tls", "plain"])("over HTTP/2 (%s)", (kind) => {
   function open(): ClientHttp2Session {
     const origin = kind === "tls" ? `https://127.0.0.1:${securePort}` : `http://127.0.0.1:${port}`;
     const session = connectHttp2(origin, { ca: cert });

@@ -278,7 +278,7 @@ describe("no text of a client reaches a terminal unescaped", () => {
     },
   );
 
-  test("printable text of any language is not changed", () => {
+  test("but printable text of any language is not changed", () => {
     expect(escapeControls("/größe/日本語/😀")).toBe("/größe/日本語/😀");
     expect(renderJson({ path: "/größe" })).toBe('{"path":"/größe"}');
   });

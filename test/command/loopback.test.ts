@@ -9,7 +9,7 @@ import { openOn, suggestHosts } from "../../command/serve/loopback.ts";
 import { Command, programs } from "./_command.ts";
 import { listen } from "../helpers/serve.ts";
 
-describe("a server on 127.0.0.1", () => {
+describe("the server of the command", () => {
   const missing = (code: string): Error => Object.assign(new Error(code), { code });
 
   test.each(["EADDRNOTAVAIL", "EAFNOSUPPORT"])(

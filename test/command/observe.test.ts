@@ -299,7 +299,7 @@ test("no line of the log is lost when a second signal ends the process immediate
   );
   program.signal("SIGTERM");
   await until(() => program.output().includes("stopping"), "stopping");
-  // A second signal within 250 ms counts as the same one, so it is sent until the process ends.
+  // A second signal within 250 ms counts as the first one, so send it until the process ends.
   await until(() => {
     if (program.code() === undefined) program.signal("SIGINT");
     return program.code() !== undefined;

@@ -42,7 +42,7 @@ describe("a pattern that is the prefix of a path", () => {
   });
 });
 
-describe("a pattern with a host", () => {
+describe("among patterns with hosts", () => {
   const patterns = ["/long/path", "*.example.com/", "shop.example.com/", "*.eu.example.com/api"];
 
   test.each([

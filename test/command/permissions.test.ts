@@ -60,13 +60,13 @@ async function start(
     .filter((word) => word !== "--allow-net" || knowsNet || line.startsWith("deno"));
   const [tool, ...args] = [...change(words), "--log", "off", "--port", `${port}`];
   const program = tool === "node" ? [hostNode] : [programs.deno[0] as string];
-  // On a terminal, Deno would prompt. Unset NO_COLOR: while it is set, srvx does not read TERM, and so needs no
-  // permission for it.
+  // On a terminal, Deno would prompt. Unset NO_COLOR: while it is set, srvx does not read TERM, and the test that
+  // the permission for TERM is needed would fail.
   if (tool === "deno") args.splice(1, 0, "--no-prompt");
   return new Command("", [], [...program, ...args], "", { NO_COLOR: undefined, ...variables });
 }
 
-/** Expects that a command forwards, and prints nothing but its banner and the warnings of Node. */
+/** Expects that a command forwards, and prints nothing on stderr but warnings of the runtime. */
 async function expectForwards(command: Command): Promise<void> {
   try {
     const [response, body] = await getRaw(await command.origin());
@@ -160,7 +160,7 @@ describe("a feature that needs further permissions:", () => {
   });
 
   test.skipIf(!hasPermissions)(
-    "a config file, on Node: a syntax error in it is reported with its file",
+    "a config file, on Node: a syntax error in it is reported with the file's name",
     async () => {
       const config = join(folder, "bad.config.mjs");
       writeFileSync(config, "export default {\n  target: 1 2,\n};");
@@ -189,8 +189,8 @@ describe("a feature that needs further permissions:", () => {
         await command.exit;
         return `${response.statusCode} ${String(response.headers["proxy-status"])} ${command.stderr}`;
       };
-      // Deno needs the permission only to read the certificates that the variable names. The certificate of the
-      // upstream is self-signed, so a certificate error shows that the handshake got that far.
+      // Deno needs `--allow-sys` only to read the certificates that the variable names. The certificate of the upstream is
+      // self-signed, so a certificate error shows that the handshake got as far as that certificate.
       expect(await statusWith("--allow-net --allow-env=TERM")).toMatch(
         how === "set"
           ? /^502 fetchway; error=destination_ip_prohibited .*this process may not connect to localhost:\d+ \(is --allow-sys /

@@ -177,7 +177,7 @@ test("a preface after an HTTP/1.1 request ends the connection", async () => {
 });
 
 test("an incomplete preface gets 408 after `headersTimeout`", async () => {
-  // Bytes that arrive after the 408 would reset the connection, and the client could lose the 408.
+  // The timeout is long, because bytes that arrive after the 408 would reset the connection, and the client could lose the 408.
   await start(2000);
   const parts = Array.from(PREFACE, (_, at) => PREFACE.slice(0, at));
   const answers = await Promise.all(parts.map((part) => answerTo(part)));

@@ -97,7 +97,7 @@ test("the listener that redirects to HTTPS refuses the preface", async () => {
   expect(await within(text(client), "the answer")).toMatch(/^HTTP\/1\.1 400 /);
 });
 
-test("connections with prior knowledge count for --max-per-address, and idle ones are closed for new ones", async () => {
+test("connections with prior knowledge count towards --max-per-address, and idle ones are closed for new ones", async () => {
   const { origin } = await listening(`${upstream.url} --max-per-address 2`);
   const first = open(origin);
   // Wait until this connection is accepted, because the server listens on several sockets, each with its own queue.

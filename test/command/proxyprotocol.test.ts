@@ -52,7 +52,7 @@ function parse(bytes: Buffer): string {
 const longest =
   "UNKNOWN ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535";
 
-describe("a header", () => {
+describe("the parser of headers", () => {
   test.each([
     ["version 1, IPv4", v1("TCP4 192.0.2.7 10.0.0.1 1234 443"), "192.0.2.7"],
     ["version 1, ports of 0", v1("TCP4 192.0.2.7 0.0.0.0 0 0"), "192.0.2.7"],
@@ -142,7 +142,7 @@ async function serve(
   return { port: await listen(server), ends, sockets };
 }
 
-describe("a connection", () => {
+describe("headers on connections", () => {
   const get = Buffer.from("GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
 
   test.each([
@@ -170,7 +170,7 @@ describe("a connection", () => {
   });
 
   test("a connection without a complete header within `headersTimeout` gets 408", async () => {
-    // Bytes that arrive after the 408 would reset the connection, and the client could lose the 408.
+    // The timeout is long, because bytes that arrive after the 408 would reset the connection, and the client could lose it.
     const { port, ends } = await serve(2000);
     const client = connect(port, "127.0.0.1");
     client.write("PROXY TCP4 192");
@@ -297,7 +297,7 @@ describe("the command", () => {
     return socket;
   }
 
-  test("counts each connection for the client that its header names", async () => {
+  test("counts each connection towards the limit of the client that its header names", async () => {
     upstream.handler = (_, res) => void res.write("begun");
     const { origin } = await listening(
       `${upstream.url} --proxy-protocol ${TRUSTED} --max-per-address 2`,

@@ -383,7 +383,7 @@ test("the entries of requests that run while the workers stop are recorded", asy
   expect(readEntries(file)).toMatchObject([{ response: { content: { text: PAGE } } }]);
 });
 
-test("the path in a config file is relative to the file's folder, and reloaded routes are recorded", async () => {
+test("`record` in a config file is relative to the file's folder, and requests of reloaded routes are recorded", async () => {
   const own = join(folder, "own");
   mkdirSync(own);
   const config = join(own, "fetchway.config.json");

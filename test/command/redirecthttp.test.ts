@@ -105,7 +105,7 @@ describe.each(["node", "bun", "deno"] as const)("the command on %s", (runtime) =
   });
 
   // Bun does not show the authority of a request target.
-  test.skipIf(runtime === "bun")("ignores Host if the target is in absolute-form", async () => {
+  test.skipIf(runtime === "bun")("ignores Host if the request target has a host", async () => {
     const sent = head("GET http://shop.example/x HTTP/1.1", "Host: other.example");
     const [status, location] = await exchange(ports.plain, sent);
     expect([status, location]).toEqual([308, `https://shop.example:${ports.secure}/x`]);
@@ -169,8 +169,8 @@ test("a redirect to port 443 has a Location without a port", async () => {
   expect([status, headers.get("location")]).toEqual([308, "https://shop.example/a?b"]);
 });
 
-describe("the limits for clients apply to the redirecting listener", () => {
-  test("header sections above the limits are refused, and are in the log", async () => {
+describe("the redirecting listener", () => {
+  test("header sections that are too large, too late or malformed are refused, and are in the log", async () => {
     const limits = "--max-header-size 2000 --max-headers-count 10 --headers-timeout 2000";
     const started = command(`http://127.0.0.1:1 --log common ${TLS} --redirect-http 0 ${limits}`);
     const { plain } = await portsOf(started);

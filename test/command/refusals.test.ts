@@ -182,7 +182,7 @@ function readCases(text: string): [line: string, ...answers: string[]][] {
     .map((each) => each.trimEnd().split("\n") as [string, ...string[]]);
 }
 
-describe("a bad argument is refused with a message that names it and the fix", () => {
+describe("refusals that name the mistake and the fix", () => {
   test.each(readCases(refusals))("the line: fetchway%s", (line, ...answers) => {
     expect(checkLine(parse(splitWords(line))).problems).toEqual(answers);
   });

@@ -107,7 +107,7 @@ describe.each([
     ["config.json", ""],
     ["config.mjs", "export default "],
   ])(
-    "%s is read again when the symbolic link to it points to a new release",
+    "%s is read again when the symbolic link to its folder points to a new release",
     async (name, begin) => {
       const at = join(folder, `${tool}-${name}`);
       for (const version of [1, 2]) {

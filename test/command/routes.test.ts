@@ -20,7 +20,7 @@ async function ask(router: Router, url: string): Promise<string> {
   return `${response.status} ${(await response.text()).trim()}`;
 }
 
-describe("requests find their route", () => {
+describe("how requests find their route", () => {
   const router = new Router([
     routeTo("api", "/api b.example/v1", { stripPrefix: "/api" }),
     routeTo("b", "b.example"),

@@ -52,7 +52,7 @@ describe("the counters of the status page", () => {
     expect(later.recent.statuses).toEqual({ "1xx": 0, "2xx": 0, "3xx": 0, "4xx": 0, "5xx": 0 });
     expect(later.recent.percentiles).toBeUndefined();
     expect(later.total.requests).toBe(5);
-    // One second earlier, the window of 60 seconds still contains the first request.
+    // At 159, the window of 60 seconds still contains a request from 100.
     const again = createMetrics();
     again.record(endOf(), 100);
     expect(again.snapshot(159).recent.requests[0]).toBe(1);
@@ -453,7 +453,7 @@ describe("the status server", () => {
   const ask = (path: string, host = "127.0.0.1:9100", method = "GET"): Response =>
     pages.answer(new Request(`http://x${path}`, { method, headers: { host } }));
 
-  test("reports that the command is alive while it runs, and ready until it stops", async () => {
+  test("reports that the command is alive while it runs, and ready while it neither starts nor stops", async () => {
     expect([ask("/healthz").status, await ask("/healthz").text()]).toEqual([200, "ok\n"]);
     expect([ask("/readyz").status, await ask("/readyz").text()]).toEqual([200, "ready\n"]);
     for (const other of ["starting", "stopping"] as const) {

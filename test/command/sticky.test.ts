@@ -40,7 +40,7 @@ async function expectKept(
 }
 
 describe("clients keep their upstream", () => {
-  test("clients keep their upstream in every worker, and after the workers are replaced", async () => {
+  test("in every worker, and after the workers are replaced", async () => {
     await using upstreams = await startUpstreams(4);
     const line = `${upstreams.urls.join(" ")} --policy sticky`;
     const { proxy, origin } = await listening(`${line} --workers 2`);
@@ -54,7 +54,7 @@ describe("clients keep their upstream", () => {
     await expectKept(origin, clients);
   });
 
-  test("clients keep their upstream after a restart, if the secret is in a file", async () => {
+  test("after a restart, if the secret is in a file", async () => {
     await using upstreams = await startUpstreams(4);
     const line = `${upstreams.urls.join(" ")} --policy sticky`;
     const first = await listening(`${line} --sticky-secret ${secretFile}`);
@@ -66,7 +66,7 @@ describe("clients keep their upstream", () => {
     await expectKept(second.origin, kept);
   });
 
-  test("clients keep their upstream when the config file gets other upstreams, and while two routes set cookies", async () => {
+  test("when the config file gets other upstreams, and while two routes set cookies", async () => {
     await using upstreams = await startUpstreams(4);
     const [one, two, three, four] = upstreams.urls as [string, string, string, string];
     const path = join(folder, "config.json");

@@ -26,7 +26,7 @@ describe("on a signal", () => {
     expect(proxy.stderr).toBe("");
   });
 
-  test("a response that begins after the signal has Connection: close", async () => {
+  test("a response that begins later has Connection: close", async () => {
     let finish: (() => void) | undefined;
     upstream.handler = (_, res) => (finish = () => res.end("whole"));
     const { proxy, origin } = await listening(upstream.url);

@@ -49,7 +49,7 @@ async function start(
   return { origin, port: Number(new URL(origin).port) };
 }
 
-/** Requests a path, without `agent` on a new connection, and resolves to the status and the whole body. */
+/** Requests a path (on a new connection if there is no `agent`), and resolves to the status and the whole body. */
 async function ask(port: number, path: string, agent?: Agent): Promise<string> {
   const request = get({ port, path, agent: agent ?? false });
   const [response] = (await once(request, "response")) as [IncomingMessage];

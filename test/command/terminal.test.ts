@@ -83,7 +83,7 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
-test("a terminal that closes ends the workers as well", async () => {
+test("when its terminal closes, the command also stops its workers", async () => {
   await using program = start("node", `--config=${saveConfig()}`, "--workers=2");
   const [, origin = ""] = await program.printed(listens);
   await program.printed(/ {2}2 workers/);
@@ -102,7 +102,7 @@ test("in a terminal that stays open, SIGHUP makes the command read its files aga
 
 test("a command that does not use its terminal keeps running when the terminal closes", async () => {
   const output = join(folder, "output");
-  // As under nohup, the command inherits an ignored SIGHUP. Node resets that, so the command still gets the signal.
+  // As under nohup, no stream of the command is its terminal. The command still gets SIGHUP when the terminal closes.
   const line = `exec "$0" "$@" < /dev/null > ${output} 2>&1`;
   const command = [...runs.node, "command/main.ts", "--port=0", `--config=${saveConfig()}`];
   await using program = startInTerminal("sh", "-c", line, ...command);

@@ -203,7 +203,7 @@ describe("a certificate whose files change", () => {
     expect(proxy.stderr.split("\n")).toHaveLength(2);
   });
 
-  test("the certificate is read again when both files have changed, and nothing is printed after the change of the first file", async () => {
+  test("the certificate is read again when both files have changed, and no error is printed after the change of the first file", async () => {
     const [crt, pem] = [save("renewed.crt", own.cert), save("renewed.key", own.key)];
     const config = save(
       "config.json",

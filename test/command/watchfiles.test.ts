@@ -51,7 +51,7 @@ function follow(paths: string[], interval = 20): void {
 
 const changed = (count: number): Promise<void> => until(() => changes === count, `change ${count}`);
 
-describe("a change is noticed", () => {
+describe("the watch notices", () => {
   test("a change of the target of a symbolic link, and of the link itself", async () => {
     save("real/a.json", "1");
     save("real/b.json", "2");
@@ -76,7 +76,7 @@ describe("a change is noticed", () => {
     await changed(2);
   });
 
-  test("a change of a file that is itself a mount point; the replacement of the file below the mount is reported", async () => {
+  test("a change of a file that is itself a mount point, and reports the replacement of the file below the mount", async () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     const outside = save("outside/config.json", "1");
     const mounted = save("inside/config.json", "");
@@ -100,7 +100,7 @@ describe("a change is noticed", () => {
     }
   });
 
-  test("without polling the file, if its folder reports events", async () => {
+  test("a change without polling the file, if its folder reports events", async () => {
     const path = save("config.json", "1");
     follow([path], 1_000_000);
     save("config.json", "2");
@@ -185,7 +185,7 @@ describe("a file that stays missing", () => {
       'is missing: it is a link to "target", which does not exist:',
     ],
   ])(
-    "a missing file is reported once, and again if it was there meanwhile: %s",
+    "is reported once, and once more if it was there meanwhile: %s",
     async (what, remove, message) => {
       const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
       const path = what === "a file" ? save("file", "1") : link("file", "target");

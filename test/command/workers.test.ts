@@ -112,7 +112,7 @@ async function startWorkers(flags: string, count = 2): Promise<Started> {
   };
 }
 
-/** The time limit of polls of the status page, which does not wait for long for the counters of a busy worker. */
+/** The time limit of polls of the status page: it does not wait long for a busy worker, so its counters may be out of date. */
 const limit = { timeout: patience };
 
 test("new connections go to the workers in turn, and the counters are added up", async () => {
@@ -847,7 +847,7 @@ test("a config file replaced through a link reaches all workers, and a stop duri
 test("the log lines of all workers reach stdout whole, not mixed with each other", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const { proxy, origin } = await startWorkers(`${upstream.url} --log common`);
-  // Each line is longer than one write to a pipe.
+  // Each line is longer than what one write to a pipe keeps together (4096 bytes on Linux).
   const path = "x".repeat(6000);
   const count = 300;
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });

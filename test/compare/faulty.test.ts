@@ -17,7 +17,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set<RowName>([
 const rows = all.filter(({ group, test: row }) => group !== "Limits" && !LEFT_OUT.has(row));
 
 test.concurrent.each(faulty.map(([proxy, breaks]) => ({ name: proxy.name, proxy, breaks })))(
-  "a proxy that $name",
+  "only the rules that faults.ts lists fail for a proxy that $name",
   { timeout: 300_000 },
   async ({ proxy, breaks }) => {
     const outcomes = await runRows(proxy, rows, { patience: [1000, 4000] });

@@ -48,7 +48,7 @@ export class NameServer implements AsyncDisposable {
     }
     const type = query.readUInt16BE(at + 1);
     const question = query.subarray(12, at + 5);
-    // c-ares may mix the case of a name, so that answers cannot be guessed.
+    // c-ares may mix the case of a name, which makes answers harder to forge.
     const name = labels.join(".").toLowerCase();
     if (type === A) this.asked.push(name);
     if (this.silent) return;

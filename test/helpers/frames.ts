@@ -1,4 +1,4 @@
-/** An upstream that sends raw HTTP/2 frames (RFC 9113 §4.1), including frames that no server library would send. */
+/** Connections from and to the proxy that send raw HTTP/2 frames (RFC 9113 §4.1), also frames that no library would send. */
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 

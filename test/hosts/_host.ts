@@ -8,8 +8,8 @@ import type { SetupName } from "./_setups.ts";
 import { within } from "../helpers/wait.ts";
 
 /**
- * Servers of `node:http` on Bun and Deno. They have only the setup `default` and the port `routes`, an app whose routes get the
- * upgrades. The suite does not run on them.
+ * Servers of `node:http` on Bun and Deno. They have only the setup `default` and, on the port `routes`, an app whose routes get
+ * the upgrades. The suite does not run on them.
  */
 export type NodeHttpHost = "nodehttp-bun" | "nodehttp-deno";
 

@@ -74,7 +74,7 @@ export function createSetup(name: SetupName, upstream: string, more?: string): S
  */
 function failIn(hook: string, url: string): undefined {
   if (url.includes(`/${hook}/throws`)) throw new Error(secret);
-  // The promise of a hook that may be async is awaited. For a synchronous hook, the cast hides the promise from its type.
+  // If the hook may be async, the proxy awaits this promise. The cast is for the hooks whose types allow no promise.
   if (url.includes(`/${hook}/rejects`)) return Promise.reject(new Error(secret)) as never;
   return undefined;
 }

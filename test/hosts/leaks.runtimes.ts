@@ -1,6 +1,6 @@
 /**
- * A proxy on Bun or Deno that reports its memory and tunnels for each line on stdin: under the runtime's own server, or
- * with the argument `nodehttp` under a server of `node:http`.
+ * A proxy on Bun or Deno that reports its memory and connections for each line on stdin. Its server is the runtime's own or,
+ * with the argument `nodehttp`, one of `node:http`.
  */
 import process from "node:process";
 import { createInterface } from "node:readline";

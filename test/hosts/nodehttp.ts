@@ -8,7 +8,8 @@ const upgrades = ["websocket", "tcp"];
 const proxy = createProxy({ target: process.env["UPSTREAM"] ?? "", upgrades });
 const server = createServer(proxy.nodeHandler);
 proxy.attach(server);
-// An app whose routes get the upgrades, and pass them to `proxy`. The attached proxy must not forward any to its dead target.
+// An app whose routes get the upgrades, and pass them to `proxy`. The proxy that is attached to the app has a dead target: it
+// must not forward any of them.
 const routed = createServer((req, res) => {
   res.setHeader("X-By", "app");
   if (req.url === "/refused") res.writeHead(401).end("no entry");

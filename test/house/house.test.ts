@@ -123,7 +123,7 @@ test("the table of tricks in CONTRIBUTING.md lists each file that depends on und
   );
 });
 
-describe("on Windows", () => {
+describe("for Windows", () => {
   test("a clone with core.autocrlf has the bytes of the repository", () => {
     const folder = mkdtempSync(join(tmpdir(), "fetchway-clone-"));
     try {

@@ -76,7 +76,7 @@ test("the check of a bundle finds imports of packages and uses of Node's globals
   expect(seen.packages.filter((name) => BUILTINS.has(name))).toEqual(["node:fs", "tls"]);
 });
 
-describe("code that must not depend on a runtime", () => {
+describe("code that must not depend on Node", () => {
   test.each(["./src/index.ts", "./src/proxy.ts"])(
     "%s imports no package and uses no global of Node",
     async (path) => {

@@ -80,7 +80,7 @@ describe("package.json", () => {
     );
   });
 
-  test("the paths of `#fetchway` lead to the sources of the files in `exports`", () => {
+  test("the paths below `#fetchway` lead to the sources of the files in `exports`", () => {
     const { "#fetchway": _, ...paths } = manifest.imports;
     for (const [path, source] of Object.entries(paths)) {
       const built = manifest.exports[path.replace("#fetchway", ".")]?.default;

@@ -1,4 +1,4 @@
-/** The code blocks of docs/frameworks.md, run with the small frameworks. Handlers that need no framework are called directly. */
+/** The code blocks of docs/frameworks.md, run in small frameworks. Handlers that need no framework are called directly. */
 import type { AddressInfo, Server } from "node:net";
 import type { H3 } from "h3";
 import { routeRules } from "h3/rules";
@@ -54,7 +54,7 @@ test.each([
     fastify.setErrorHandler(({ message }, _, reply) => reply.code(500).send(message));`,
   ],
 ])(
-  "%s: the block forwards, keeps fields that the app has set, and leaves exceptions to the app's error handler",
+  "%s: the block forwards requests, keeps fields that the app has set, and leaves exceptions to the app's error handler",
   async (name, app, own) => {
     const port = await findPort();
     await importBlock(`docs/frameworks.md: ${name}`, {
@@ -95,7 +95,7 @@ describe("route files of frameworks that pass a web request", () => {
     };
   }
 
-  test("Next: the file has a function for each method, and requests no compressed bodies", async () => {
+  test("Next: the file has a function for each method, and asks the upstream for bodies without compression", async () => {
     type Route = Record<string, (request: Request) => Promise<Response>>;
     const route = await importBlock<Route>("docs/frameworks.md: Next", toUpstream());
     const methods = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
@@ -172,7 +172,7 @@ test("h3: the code of docs/coming-from.md that replaces `proxyRequest` forwards 
 });
 
 describe.each(["docs/frameworks.md: Vite", "docs/coming-from.md: Vite's `server.proxy`"])(
-  "the plugin for Vite in %s",
+  "with the plugin for Vite in %s",
   (place) => {
     test("requests and WebSockets are forwarded to the upstream, and Vite's own WebSocket still works", async () => {
       const { default: config } = await importBlock<{ default: UserConfig }>(place, {

@@ -88,7 +88,7 @@ describe("rules with /** at the end", () => {
     });
   });
 
-  test("other requests go to the app", async () => {
+  test("requests outside the paths of the rules go to the app", async () => {
     await withApp(rules(), async (origin) => {
       expect(await (await fetch(`${origin}/apix`)).text()).toBe("the app itself");
       expect(upstream.calls).toEqual([]);

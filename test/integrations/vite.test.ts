@@ -149,7 +149,7 @@ describe.each([
   ["the dev server", startDev],
   ["the preview server", startPreview],
   ["middleware mode", startMiddleware],
-])("the plugin in %s", (_, start) => {
+])("with the plugin in %s", (_, start) => {
   let running: Running;
   beforeAll(async () => {
     running = await start({
@@ -172,7 +172,7 @@ describe.each([
     expect((await upstream.call()).target).toBe("/base/a");
   });
 
-  test("all other requests go to Vite", async () => {
+  test("requests below none of the prefixes go to Vite", async () => {
     for (const path of ["/", "/apix"]) {
       const response = await fetch(running.origin + path, { headers: { accept: "text/html" } });
       expect(await response.text()).toContain("page of Vite");
@@ -210,7 +210,7 @@ describe.each([
 describe.each([
   ["the dev server", startDev],
   ["middleware mode", startMiddleware],
-])("hot updates of %s", (_, start) => {
+])("in %s", (_, start) => {
   // The prefix "/" also covers the path of Vite's own WebSocket.
   test.each(["/api", "/"])(
     "hot updates arrive although WebSockets below %s are forwarded to the upstream",

@@ -186,7 +186,7 @@ function sectionOf(rfc: string, title: string, rows: readonly Row[]): string {
   return parts.join("\n");
 }
 
-/** Returns the state under which the summary counts a requirement: its worst state on any host. */
+/** Returns the state under which the summary counts a requirement: its worst state on the hosts in `OWN`. */
 export function summaryState(row: Pick<Row, "requirement" | "tests">): State {
   const states = new Set(
     columnsOf(OWN)

@@ -132,7 +132,7 @@ describe("the contestants of the benchmarks", () => {
   });
 
   test.each(contestants.filter(({ role }) => role !== "reference"))(
-    "$title passes the validation; if the upstream drops a request, it answers with an error or closes the connection",
+    "$title passes the validation, and answers with an error or closes the connection if the upstream drops a request",
     async (contestant) => {
       const target = `http://127.0.0.1:${upstream.port}`;
       const port = await findPort();

@@ -164,7 +164,7 @@ const BODY_EXAMPLES: Readonly<Record<string, () => Promise<string>>> = {
 };
 
 const PAGE = "<body>text";
-/** Answers with `PAGE` and a strong validator; with a part of the page if the request has `Range`. */
+/** Answers with `PAGE` and a strong validator, or with 204, 304 or 206 if the request asks for that. */
 function replyWithPage(call: Call): void {
   const fields: [string, string][] = [
     ["Content-Type", "text/html"],
@@ -220,7 +220,7 @@ test("bodies: a 206 that the client has not requested passes unchanged", async (
   expect([response.status, await response.text()]).toEqual([206, "<body>"]);
 });
 
-test("bodies: the field is removed from JSON, even for a client that accepts gzip", async () => {
+test("bodies: the field `email` is removed from JSON, even for a client that accepts gzip", async () => {
   const url = await BODY_EXAMPLES["docs/bodies.md: Changing bodies"]?.();
   upstream.script = (call) =>
     call.reply(
@@ -590,7 +590,7 @@ test("upstreams: the mirror gets a copy of a request", async () => {
     .toEqual(["/a?b", "/a?b"]);
 });
 
-test("websockets: WebSockets of an h3 app pass its middleware, which refuses some of them", async () => {
+test("websockets: WebSockets of an h3 app go through its middleware, which refuses some of them", async () => {
   await importBlock("docs/websockets.md: On Node, through the app's routes", toUpstream());
   expect(names.server.listenerCount("upgrade")).toBe(1);
   const plugins = served[0]?.plugins as ServerPlugin[];

@@ -150,7 +150,7 @@ const cases: Record<string, CreateProxyOptions> = {
   },
 };
 
-/** Replaces ports by the names of their servers, and the path of the folder for temporary files, which differ between runs. */
+/** Replaces what differs between runs: ports by the names of their servers, and the folder for temporary files by /tmp. */
 function generalize(text: string): string {
   return text
     .replaceAll(/:(\d+)\b/g, (all, port: string) => {

@@ -9,7 +9,7 @@ const { upstream } = useApps();
 const app = new URL(`../../examples/_mount-${process.pid}.ts`, import.meta.url);
 
 beforeAll(() => {
-  // The file is in this folder because the runtime finds h3 and `#fetchway` from there.
+  // The file is in examples/, because the runtime finds h3 and `#fetchway` from there.
   writeFileSync(
     app,
     `import { H3, serve } from "h3";

@@ -83,7 +83,7 @@ describe.each(Object.entries(ways))("a proxy that sends through %s", (name, opti
     expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
   });
 
-  test("a client that disconnects closes the upstream request", async () => {
+  test("closes the upstream request when the client disconnects", async () => {
     const proxy = createProxy({ target: upstream.url, ...options });
     upstream.script = () => {};
     const leaving = new AbortController();

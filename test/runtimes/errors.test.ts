@@ -118,7 +118,7 @@ test.each<[client: string, options: Partial<CreateProxyOptions>]>([
   ["HTTP/2", { pool: { http2: true } }],
   ["fetch", { fetch: globalThis.fetch }],
   ["undici", { transport: createUndiciTransport() }],
-])("`explainError` names the upstream in an interceptor of attempts: %s", async (_, options) => {
+])("in an interceptor of attempts, `explainError` names the upstream: %s", async (_, options) => {
   const seen: string[] = [];
   const explain: Interceptor = (next) => (request, scope) =>
     next(request, scope).catch((error: unknown) => {

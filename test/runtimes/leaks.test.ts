@@ -30,7 +30,7 @@ function createDice(seed: number): (sides: number) => number {
   };
 }
 
-/** Answers immediately, or when the request's body has arrived: with a large body, or in chunks. */
+/** Answers immediately with a small body; or, when the request's body has arrived, with a large body or in chunks. */
 async function answer(call: Call): Promise<void> {
   const way = Number(call.target.slice(1)) % 4;
   if (way === 0) return call.reply(200, [], "small");

@@ -89,7 +89,7 @@ test("the mirror gets copies of a request without a body and of a request with a
   expect([copy.method, copy.text]).toEqual(["PUT", "one two"]);
 });
 
-describe("responses of the target, whatever the mirror does", () => {
+describe("responses and failures of the mirror", () => {
   test("the client gets the target's response although the mirror, which gets at most 100 copies, never responds", async () => {
     mirror.script = () => {};
     const origin = await serve({ mirror: mirrorTo(mirror.url) });

@@ -65,7 +65,7 @@ afterEach(async () => {
 });
 
 describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
-  /** Starts a proxy. Returns a function that sends a request, with the address `client`, if given, in `X-Forwarded-For`. */
+  /** Starts a proxy. Returns a function that sends a request; its `X-Forwarded-For` is `client`, if given. */
   async function start(
     pool: object,
     options: Partial<ProgramOptions> = {},

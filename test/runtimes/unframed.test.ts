@@ -74,7 +74,7 @@ const runtimes: Record<string, () => Promise<void>> = {
 };
 
 test.each(Object.entries(runtimes))(
-  "on %s, a `Request` that the app constructs is sent with Content-Length, or chunked if its length is unknown",
+  "%s: a `Request` that the app constructs is sent with Content-Length, or chunked if its length is unknown",
   async (_, send) => {
     upstream.script = async (call) => {
       if (!call.target.endsWith("/seen")) return echo(call);

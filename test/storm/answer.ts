@@ -5,7 +5,7 @@ import { locate, waitFor, writeCut } from "./message.ts";
 import type { Ending } from "./plan.ts";
 import type { Record } from "./record.ts";
 
-/** @param onIdleClose called when a connection that may be reused is closed */
+/** @param onIdleClose called before a connection that may be reused is closed */
 export async function answer(record: Record, call: Call, onIdleClose: () => void): Promise<void> {
   const { plan } = record;
   const { socket } = call.link;

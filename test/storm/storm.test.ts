@@ -15,7 +15,7 @@ const resting: (() => Promise<void>)[] = [];
 
 const cases = [...OWN, "node:wrapped", "srvx:wrapped-late", "hono:wrapped"];
 
-describe.each(cases)("the host %s", (name) => {
+describe.each(cases)("on the host %s", (name) => {
   const [host, variant] = name.split(":") as [HostName, Variant?];
 
   test(`${exchanges} random exchanges violate no invariant, seed ${seed}`, async () => {

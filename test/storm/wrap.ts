@@ -92,7 +92,7 @@ const emitted = ([event, value]: unknown[], _: unknown, where: string): void => 
 
 /** Matches a block of a response body. No code but the proxy puts response bodies into web streams. */
 const RESPONSE_BLOCK = /s[0-9a-f]{8}\./;
-/** The ArrayBuffers of the chunks in web streams. No two chunks may share one. */
+/** The ArrayBuffers of the chunks of response bodies in web streams. No two chunks may share one. */
 const buffers = new WeakSet<ArrayBufferLike>();
 const read = async (_: unknown[], reading: unknown, where: string): Promise<void> => {
   const { value } = await (reading as Promise<{ value?: unknown }>).catch(() => ({ value: null }));

@@ -18,7 +18,7 @@ const POISON = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
 async function pour(t: Tools, ...bytes: (string | Uint8Array)[]): Promise<string> {
   const client = await t.connect();
   client.send(...bytes);
-  // A proxy may take the half-close for an abort, and cancel a request that it has accepted.
+  // A proxy may take the half-close for an abort, and cancel a request that it has accepted. So wait for an answer first.
   const isAnswered = (): boolean => client.socket.bytesRead > 0 || client.isClosed;
   await until(isAnswered, "an answer", 100).catch(() => {});
   client.finish();
@@ -79,7 +79,7 @@ async function expectOrdinary(t: Tools, fields: Header[]): Promise<void> {
   client.send(HIDDEN);
   client.finish();
   await client.rest();
-  // A server that keeps the connection parses the bytes as another request, which is forwarded like any request.
+  // If the proxy's server keeps the connection, it parses the bytes as another request, which is forwarded like any other.
   for (const call of t.upstream.calls) expect(call.get("host")).toBe(t.upstream.authority);
 }
 
@@ -292,7 +292,7 @@ export const advisedFraming = {
       if (call.target === "/with") call.write(POISON);
       if (call.target === "/later") setTimeout(() => call.write(POISON), 20);
     };
-    // Whether a pool notices the bytes in time may depend on timing.
+    // Repeat this, because it may depend on timing whether a pool notices the bytes before the next request.
     for (const path of [...Array.from({ length: 10 }, () => "/with"), "/later"]) {
       expect(await t.ask(request("GET", path))).toMatchObject({ status: 200, text: path });
       // A proxy closes this connection, or drops the bytes when it uses the connection again (RFC 9112 §9.2).

@@ -222,7 +222,7 @@ export const bodies = {
     );
     const isSent = (): boolean => t.upstream.calls.length > 0;
     await until(() => isSent() || status !== undefined, "the head at the upstream, or an answer");
-    // Without its head at the upstream, the request needs a final status.
+    // If the upstream has not got the head, the client must have got an error, and no 100 before it.
     if (!isSent()) expect([client.interim, (status ?? 0) >= 400]).toEqual([0, true]);
   },
 

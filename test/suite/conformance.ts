@@ -460,7 +460,7 @@ export const conformance = {
     const client = await t.connect();
     client.send(request("POST", "/early", [["Content-Length", String(size)]]), "x");
     const answer = client.read();
-    // A proxy may forward the response only when it has the whole request.
+    // A proxy may wait for the whole request before it forwards the response.
     await Promise.race([answer.catch(() => {}), pause(1000)]);
     if (client.socket.bytesRead === 0) client.send("x".repeat(size - 1));
     const early = await answer;
@@ -530,8 +530,8 @@ export const conformance = {
     for (const name of ["x-trailer", "set-cookie"]) expect(answer.all(name)).toEqual([]);
     expect([200, 400]).toContain(answer.status);
     for (const call of t.upstream.calls) {
-      // A server may refuse the request only when it reads the trailers. By then the proxy has begun to send the
-      // request.
+      // When a server reads the trailers, and refuses the request because of them, the proxy may already have sent a part
+      // of it.
       if (answer.status === 400) expect(call.state).not.toBe("complete");
       for (const name of ["x-trailer", "authorization"]) expect(call.all(name)).toEqual([]);
     }

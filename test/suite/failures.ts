@@ -259,7 +259,7 @@ export const failures = {
       call.target === "/first"
         ? call.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", next)
         : call.reply(200, [], "clean");
-    // Whether a pool notices the bytes in time may depend on timing.
+    // Repeat this, because it may depend on timing whether a pool notices the bytes before the next request.
     for (let count = 0; count < 20; count++) {
       expect(await t.ask(request("GET", "/first"))).toMatchObject({ status: 200, text: "ok" });
       expect(await t.ask(request("GET", "/second"))).toMatchObject({ status: 200, text: "clean" });

@@ -80,7 +80,7 @@ function fragment(isMasked: boolean): Buffer {
   return Buffer.concat([make(0x02), Buffer.alloc(make(0).length * (FRAGMENTS - 2), make(0))]);
 }
 
-/** Opens a WebSocket to an upstream that neither reads nor writes frames. @returns the client, and the upstream's end */
+/** Opens a WebSocket to an upstream that neither reads nor writes frames. @returns the client, and the upstream's socket */
 async function openRaw(t: Tools): Promise<{ client: Client; socket: Socket }> {
   let socket: Socket | undefined;
   t.upstream.script = (call) => {
@@ -97,7 +97,7 @@ async function openRaw(t: Tools): Promise<{ client: Client; socket: Socket }> {
   return { client, socket: socket as Socket };
 }
 
-/** Counts the bytes that come out of a socket, and notes its end. */
+/** Counts the bytes that a socket receives, keeps the first 20 of them, and notes its end. */
 function count(socket: Socket): { bytes: number; isOver: boolean; first: Buffer } {
   const seen = { bytes: 0, isOver: false, first: Buffer.alloc(0) };
   socket.on("data", (data: Buffer) => {

@@ -6,7 +6,7 @@ import type { Tools } from "./_suite.ts";
 import { within } from "../helpers/wait.ts";
 import { request } from "../helpers/wire.ts";
 
-/** The hosts on Node's server, whose requests show the HTTP version that the request line has named. */
+/** The hosts on Node's server, except `fetch-node`. Their requests show the HTTP version that the request line has named. */
 const ON_NODE = /^(?:node|slow|srvx|h3|hono|undici.*)$/;
 
 const HOST = "Host: proxy.test\r\n";

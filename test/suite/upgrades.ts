@@ -358,7 +358,7 @@ export const upgrades = {
     for (const status of [400, 426, 200]) {
       t.upstream.script = (call) => call.reply(status, [["Connection", "keep-alive"]], "no");
       const client = await t.connect();
-      // A text frame that is masked by zeros, in the packet of the handshake and behind the response.
+      // A text frame that is masked by zeros. It is sent in the packet of the handshake, and again after the response.
       const frame = Buffer.from("\x81\x85\0\0\0\0hello", "latin1");
       client.send(request("GET", "/", handshake), frame);
       // A server may answer with another status, or close the connection because of the bytes behind the handshake.

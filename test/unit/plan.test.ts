@@ -56,7 +56,7 @@ test("a plan without options has the defaults", () => {
   expect(plan({ changeOrigin: false }).keepHost).toBe(true);
 });
 
-describe("a step of sending that no option asks for costs nothing", () => {
+describe("the steps that sending takes", () => {
   const pass: Interceptor = (next) => (request, scope) => next(request, scope);
   /** Returns whether the transport gets the same request object, and the caller gets the transport's own promise. */
   function isDirect(options: ProxyOptions): boolean {

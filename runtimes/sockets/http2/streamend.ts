@@ -2,9 +2,9 @@
  * How the body of an HTTP/2 stream has ended: complete, or cut off by RST_STREAM with NO_ERROR. `node:http2` emits `end` for
  * both, and documents no way to distinguish them.
  *
- * - Rests on: Node and Deno call `stream.push(null)` when END_STREAM arrives, and when the stream is reset or its connection is
- *   closed; only if the stream is reset or its connection is closed, `closed` is true before this call. When a stream is reset,
- *   Bun destroys it before it emits `end`.
+ * - Rests on: Node and Deno call `stream.push(null)` in two cases: when END_STREAM arrives, while `closed` is false; and when
+ *   the stream is reset or its connection is closed, after `closed` has become true. When a stream is reset, Bun destroys it
+ *   before it emits `end`.
  * - Check: `closed` is read at the first `push(null)`, and `destroyed` is read at `end`.
  * - Otherwise: if `push` is not called, `closed` is read at `end`. A complete body may then fail, if its reader is slow; a
  *   body that was cut off is never taken for a complete one.

@@ -99,7 +99,7 @@ describe("an app in the same process, behind Node's server", () => {
     });
 
     test.each(["hang", "stream"])(
-      "a client that disconnects aborts the app's signal: %s",
+      "the app's signal aborts when the client disconnects: %s",
       async (path) => {
         signal = undefined;
         const client = await send("GET", `/${path}`);

@@ -152,7 +152,7 @@ export function addMiddlewareTests(apps: Apps, serve: Serve): void {
     }
   });
 
-  test("the upstream's connection is released when middleware discards the response", async () => {
+  test("the upstream's connection is closed when middleware discards the response", async () => {
     // This response has no Content-Length, because Hono would copy that field to the new response.
     upstream.script = (call) =>
       call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk("half"));

@@ -349,7 +349,7 @@ test("a `Request` that the app constructs is forwarded, with or without a body",
   expect(third).toMatchObject({ text: "streamed body", framing: { kind: "length" } });
 });
 
-test("aborting a `Request` that the app constructs closes the upstream's connection", async () => {
+test("the upstream's connection is closed when the app aborts a `Request` that it has constructed", async () => {
   upstream.script = () => {};
   const aborting = new AbortController();
   const { signal } = aborting;

@@ -10,7 +10,7 @@ test.each([
   ["read()", (message: IncomingMessage) => void message.read()],
   ["resume()", (message: IncomingMessage) => void message.resume()],
   ["a loop", (message: IncomingMessage) => void message[Symbol.asyncIterator]().next()],
-])("`onFirstRead` calls back once when a request is first read by %s", async (_, read) => {
+])("`onFirstRead` calls back once when a request is first read: %s", async (_, read) => {
   const message = new IncomingMessage(new Socket());
   const callback = vi.fn();
   onFirstRead(message, callback);

@@ -145,7 +145,7 @@ describe.each(["node", "srvx", "h3", "hono"] as const)("attachContinue with %s",
     expect(await client.readBody(await heading)).toMatchObject({ status: 200, text: "thanks" });
   });
 
-  test("a client need not wait for 100, and a client that disconnects closes the upstream's connection", async () => {
+  test("a client need not wait for 100, and the upstream's connection is closed when a client disconnects", async () => {
     const port = await start(kind, createProxy({ target: upstream.url }));
     const client = await apps.connect(port);
     client.send(request("POST", "/", [EXPECT], "hello"));

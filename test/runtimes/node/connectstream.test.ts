@@ -539,7 +539,7 @@ describe("attach", () => {
   const isAnnounced = ({ remoteSettings }: ClientHttp2Session): boolean | undefined =>
     remoteSettings.enableConnectProtocol;
 
-  test("the server announces WebSockets while a proxy without `match` is attached", async () => {
+  test("the server announces WebSockets only while a proxy that takes them is attached without `match`", async () => {
     const secret = createServer();
     const proxy = createProxy({ target: upstream.url });
     const origin = `http://127.0.0.1:${await apps.listen(secret)}`;

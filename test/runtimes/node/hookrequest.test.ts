@@ -23,7 +23,7 @@ describe("the Request that functions of the app get", () => {
     expect(inspect(request)).toContain("http://a.test/a%20b?c#d");
   });
 
-  test("returns the same objects each time", () => {
+  test("returns the same `headers` and `signal` at each read", () => {
     const request = hookRequest();
     expect(request.headers).toBe(request.headers);
     expect(request.signal).toBe(request.signal);

@@ -156,7 +156,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     for (const text of targets) expect(await client.read()).toMatchObject({ status: 200, text });
   });
 
-  test("a client that disconnects with pipelined requests closes the running upstream request", async () => {
+  test("the running upstream request is closed when a client with pipelined requests disconnects", async () => {
     const port = await serve(create());
     for (const how of ["FIN", "RST"] as const) {
       upstream.script = () => {};

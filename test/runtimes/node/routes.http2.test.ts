@@ -416,7 +416,7 @@ test("a response that the app sends after `timeout` is discarded", async () => {
   await until(() => events.length === 1, "the late end");
 });
 
-test("a client cannot take over another client's WebSocket with its `Fetchway-Upgrade` token", async () => {
+test("a client cannot take over another client's WebSocket, even with the WebSocket's `Fetchway-Upgrade` token", async () => {
   switching();
   const tokens: (string | null)[] = [];
   const session = await serveFetch(

@@ -244,7 +244,7 @@ describe("tunnels that one side has closed", () => {
   }
 
   test.each(["with unread bytes", "without a byte"])(
-    "a WebSocket whose client disconnects ends after tunnelCloseTimeout if the upstream does not read (%s)",
+    "a WebSocket ends after tunnelCloseTimeout if its client has disconnected and the upstream does not read (%s)",
     async (bytes) => {
       const closing = await openFor("websocket");
       if (bytes === "with unread bytes") closing.client.send("hello");
@@ -260,7 +260,7 @@ describe("tunnels that one side has closed", () => {
     },
   );
 
-  test("a WebSocket whose upstream disconnects ends although the client keeps its side open", async () => {
+  test("a WebSocket ends when its upstream disconnects, although the client keeps its side open", async () => {
     const closing = await openFor("websocket");
     closing.socket.end("bye");
     expect((await closing.client.rest()).toString()).toBe("bye");
@@ -298,7 +298,7 @@ describe("tunnels that one side has closed", () => {
   });
 
   test("a `tcp` tunnel stays open in one direction after the other direction has ended", async () => {
-    // The limit also applies while the client does not read.
+    // The limit also applies while the client does not read, so it is longer than the client's pause of at most 1 s below.
     const limit = 1_600;
     const closing = await openFor("tcp", limit);
     const { client, socket } = closing;

@@ -171,7 +171,7 @@ test.each(["unshift", "push"] as const)(
   },
 );
 
-test("a request whose body middleware reads as text is refused with a TypeError that names setEncoding", async () => {
+test("a request is refused with a TypeError that names setEncoding if middleware reads its body as text", async () => {
   const answer = await upload((req, res) => {
     req.setEncoding("utf8");
     proxy.nodeHandler(req, res, (error) => res.writeHead(500).end(String(error)));

@@ -163,7 +163,7 @@ const readers: [name: string, watch: () => void][] = [
 ];
 
 test.each(readers)(
-  "the chunks of a response over TLS that %s keeps never change",
+  "the chunks of a response over TLS do not change after %s has kept them",
   async (...way) => {
     const [, watch] = way;
     const certificate = await makeCertificate();

@@ -66,7 +66,7 @@ export class Served implements AsyncDisposable {
    * @param target `"?to"` means a function that returns the query parameter `to`
    * @param options options that JSON can express
    * @param further the paths of further proxies in the same server, each with the options that differ
-   * @param prelude code that runs first
+   * @param prelude code that runs before the proxy is created
    */
   constructor(
     runtime: RuntimeName,

@@ -24,9 +24,9 @@ describe("headers of version 1", () => {
     ["a client, and a Unix socket", "192.0.2.7", UNIX, "TCP4 192.0.2.7 0.0.0.0 0 0"],
     ["no client", undefined, IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
     ["no client, and a Unix socket", undefined, UNIX, "UNKNOWN"],
-    ["a client with a name", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-    ["a client with a list", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
-    ["a client with a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a name instead of an address", "client.example", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["a list of addresses", "192.0.2.7, 192.0.2.8", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
+    ["an address with a line break", "192.0.2.7\r\n", IPV4, "TCP4 10.0.0.1 10.0.0.2 1234 443"],
   ])("`makeHeader` makes the right header for %s", (_, client, ends, line) => {
     expect(Buffer.from(makeHeader("v1", client, ends)).toString()).toBe(`PROXY ${line}\r\n`);
   });
@@ -50,7 +50,7 @@ describe("headers of version 2", () => {
       `2121002420010db8${"7".padStart(24, "0")}${none}000001bb`,
     ],
     ["no client", undefined, IPV4, "20000000"],
-    ["a client with a name", "client.example", UNIX, "20000000"],
+    ["a name instead of an address", "client.example", UNIX, "20000000"],
   ])("`makeHeader` makes the right header for %s", (_, client, ends, digits) => {
     expect(Buffer.from(makeHeader("v2", client, ends)).toString("hex")).toBe(SIGNATURE + digits);
   });

@@ -149,7 +149,7 @@ describe("the cache of lookups", () => {
       await expect(connect(resolver)).rejects.toMatchObject({ code: "dns_error" });
     });
 
-    test("the expired answer is not used after an hour without a connection", async () => {
+    test("an hour after its expiry, the answer is not used while a lookup runs", async () => {
       record("a.test", ["127.0.0.1"], 60);
       const resolver = names();
       await connect(resolver);
@@ -287,7 +287,7 @@ describe("localhost", () => {
     expect(server.asked).toEqual([name]);
   });
 
-  test("with `dns: false`, the operating system's order of addresses is kept for any name", async () => {
+  test("with `dns: false`, the operating system's order of addresses is kept for other names as well", async () => {
     system("192.0.2.1", "192.0.2.2");
     const resolver = new Resolver(false);
     for (let count = 0; count < 3; count++) {

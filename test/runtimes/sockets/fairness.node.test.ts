@@ -91,7 +91,7 @@ async function ask(dial: () => Promise<Client>, path: string, headers = OTHER): 
 const LARGE = request("GET", "/large", GREEDY);
 const UPLOAD = request("POST", "/upload", [...GREEDY, ["Content-Length", "1000"]], "x");
 
-/** Answers `/large` with a large body, requests with a body when it has arrived, and others immediately. */
+/** Answers `/large` with a large body, and every other request when its body, if any, has arrived. */
 async function answer(call: Call): Promise<void> {
   if (call.target === "/large") {
     call.reply(200, [["Content-Length", String(SIZE)]], null);
@@ -144,7 +144,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
     const [{ status, error } = {}] = tooSlow(setup.ends);
     expect([status, (error as Error).message]).toEqual([200, expect.stringMatching(/minRate/)]);
     await until(() => upstream.openLinks === upstream.links.length - length, "connections closed");
-    // The next requests of the address now run in place of the closed ones, and get complete responses if their clients read.
+    // The next requests of the address now run in place of the ended ones, and get complete responses if their clients read.
     await untilFull(setup, 4 - length);
     const answers = await Promise.all(slow.map((client) => client.read().catch(() => undefined)));
     expect(answers.filter((each) => each?.length === SIZE)).toHaveLength(8 - length);
@@ -237,7 +237,7 @@ describe("requests of too slow clients, while other addresses wait", () => {
   });
 });
 
-describe("clients that are not too slow", () => {
+describe("requests and tunnels that are not ended", () => {
   test("a single address gets complete responses, however slow its clients are", async () => {
     upstream.script = answer;
     const setup = setUp();
@@ -369,7 +369,7 @@ describe("the order of waiting requests", () => {
     },
   );
 
-  test("a request that has ended no longer counts for the share of its address", async () => {
+  test("a request that has ended no longer counts towards the share of its address", async () => {
     upstream.script = () => {};
     const setup = setUp({ maxSockets: 2 });
     const dial = await open(setup);
@@ -384,7 +384,7 @@ describe("the order of waiting requests", () => {
     expect((await upstream.call(2)).target).toBe("/greedy");
   });
 
-  test("tunnels count for the share of an address, and requests of an address above its share are sent last", async () => {
+  test("tunnels count towards the share of an address, and requests of an address above its share are sent last", async () => {
     upstream.script = (call) => {
       if (call.target !== "/tunnel") return;
       call.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
@@ -399,7 +399,7 @@ describe("the order of waiting requests", () => {
       ["Upgrade", "tcp"],
     ];
     for (let i = 0; i < 3; i++) {
-      // Send these requests one after the other, because a connection counts for `maxSockets` until the upstream has switched.
+      // Send these requests in sequence, because a connection counts towards `maxSockets` until the upstream has switched.
       const [tunnel] = await send(dial, 1, request("GET", "/tunnel", [...GREEDY, ...upgrade]));
       expect((await tunnel?.readHead())?.status).toBe(101);
     }

@@ -21,7 +21,7 @@ async function withLimit(limit: number, ...args: string[]): Promise<Record<strin
   return JSON.parse(stdout) as Record<string, unknown>;
 }
 
-describe.skipIf(process.platform !== "linux")("with few file descriptors", () => {
+describe.skipIf(process.platform !== "linux")("the limit of file descriptors", () => {
   test.each([
     ["Node", ["node", program, "node"]],
     ["undici", ["node", program, "undici"]],

@@ -117,7 +117,7 @@ describe("addresses that fail", () => {
     for (let i = 0; i < 40; i++) expect(await ask(proxy)).toBe(`200 ${A}`);
     const tried = connecting.mock.calls.filter(([{ host }]) => host === C);
     connecting.mockRestore();
-    // Otherwise, every second request would try the failed address first.
+    // If the failed address were not skipped, every second request would try it first.
     expect(tried.length).toBeLessThan(15);
   });
 
@@ -218,7 +218,7 @@ describe("lookups in the background while the pool is used", () => {
     };
   }
 
-  /** Sends requests on two connections until a condition holds, and returns those that failed. */
+  /** Sends requests on two connections until a condition holds, and returns the answers other than 200. */
   async function loadUntil(proxy: NodeProxy, condition: () => boolean): Promise<string[]> {
     const failed: string[] = [];
     let isOver = false;

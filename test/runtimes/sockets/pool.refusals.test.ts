@@ -1,4 +1,4 @@
-/** Transports over the runtime's `fetch` refuse pool options, because the transports do not control the connections. */
+/** Transports over the runtime's `fetch` do not control connections, so they refuse pool options except `connectTimeout`. */
 import { describe, expect, test } from "vitest";
 import * as global from "../../../runtimes/fetch.ts";
 import * as workerd from "../../../runtimes/workerd.ts";

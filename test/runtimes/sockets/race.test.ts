@@ -123,7 +123,7 @@ test("with a time limit below 500 ms, the second address is tried after half of 
 });
 
 describe("if all addresses fail", () => {
-  test("if a name has only one address, its error is passed on", () => {
+  test("the error of the only address of a name is passed on", () => {
     const attempts = begin("a");
     attempts.refuse("a");
     expect(attempts.error).toMatchObject({ code: "ECONNREFUSED", address: "a" });

@@ -1,4 +1,4 @@
-/** Many requests on kept connections that the upstream closes when they are reused. Retries hide this, except for POSTs. */
+/** Many requests on kept connections that the upstream closes. Retries hide this, except for POSTs. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -101,7 +101,8 @@ describe("with retries", () => {
   test(
     "no POST fails if the upstream keeps idle connections longer than the proxy",
     async () => {
-      // The proxy keeps idle connections for 400 ms, and the upstream for 1500 ms, because a busy machine may delay a request.
+      // The proxy keeps idle connections for 400 ms, and the upstream much longer, so that a request that a busy machine delays
+      // does not meet a closed connection.
       const ids: string[] = [];
       const slow = createServer((req, res) => {
         ids.push(req.url as string);

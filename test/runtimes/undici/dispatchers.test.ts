@@ -1,4 +1,4 @@
-/** Dispatchers of undici other than Agent. */
+/** Several kinds of undici's dispatchers, and forward proxies in front of the upstream. */
 import {
   Agent,
   BalancedPool,

@@ -47,8 +47,8 @@ describe("connections that the upstream closes when they are reused", () => {
   });
 });
 
-describe("a client that disconnects", () => {
-  test("a request whose client disconnects while it waits for a connection is never sent", async () => {
+describe("when the client disconnects", () => {
+  test("a request that waits for a connection is never sent", async () => {
     const send = through(createAgentTransport({ connections: 1 }));
     let answer: (() => void) | undefined;
     upstream.script = (call) => void (answer = () => call.reply(200, [], call.target));
@@ -68,7 +68,7 @@ describe("a client that disconnects", () => {
     expect(upstream.links).toHaveLength(1);
   });
 
-  test("the connection is closed if the client disconnects before the response", async () => {
+  test("the connection of a request without a response is closed", async () => {
     const send = through();
     upstream.script = () => {};
     const leaving = new AbortController();

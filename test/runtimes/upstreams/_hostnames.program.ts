@@ -1,6 +1,6 @@
 /**
- * A host name with one upstream for each of its addresses, which change, on the runtime that runs this program. It prints one
- * line of JSON.
+ * A host name with one upstream for each of its addresses, which change, on the runtime that runs this program. The program
+ * prints one line of JSON.
  */
 import { createProxy } from "#fetchway";
 import { balance } from "../../../src/upstreams/balance.ts";

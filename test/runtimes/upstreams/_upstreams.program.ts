@@ -1,6 +1,6 @@
 /**
- * Three upstreams of which one fails, under load, on the runtime that runs this program. It prints one line of JSON for each
- * fault.
+ * Three upstreams of which one fails, under load, on the runtime that runs this program. The program prints one line of
+ * JSON for each call of `run`.
  */
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
@@ -10,7 +10,7 @@ import { balance } from "../../../src/upstreams/balance.ts";
 
 export type Fault = "killed" | "hangs" | "slow" | "500" | "flaps";
 
-/** The measurements for one fault. */
+/** The measurements of one call of `run`. */
 export interface Outcome {
   readonly fault: Fault;
   readonly attemptTimeout: number;

@@ -1,4 +1,4 @@
-/** `awaitFirstByte` with real upstreams and with every client: health, hooks, reports, and the end of a proxy. */
+/** `awaitFirstByte` with real upstreams and several HTTP clients: health, hooks, reports, and the end of a proxy. */
 import { createServer as createHttp2Server } from "node:http2";
 import { Agent } from "undici";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -58,7 +58,7 @@ const dispatcher = new Agent();
 afterAll(() => dispatcher.destroy());
 
 test.each<[client: string, options: () => ProxyOptions]>([
-  ["Node's client", () => ({})],
+  ["Fetchway's own HTTP client", () => ({})],
   ["undici", () => ({ transport: createUndiciTransport(dispatcher) })],
   ["fetch", () => ({ fetch: globalThis.fetch })],
 ])(

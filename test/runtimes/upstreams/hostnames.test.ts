@@ -208,7 +208,7 @@ describe("host names with the option `resolve`", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
-  test("the upstreams of a host name that is added in use get their shares gradually", async () => {
+  test("the upstreams of a host name that is added after the first request get their shares gradually", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];
     const { target, ask } = make(names, ["http://app.test"]);

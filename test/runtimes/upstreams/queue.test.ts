@@ -77,7 +77,7 @@ function pathsTo(host: string, count: number): string[] {
   return all.filter((path) => queue.ask(path).target === host).slice(0, count);
 }
 
-describe("the queue of several upstreams", () => {
+describe("the queue", () => {
   test("free places go to requests in the order of their arrival, whichever upstream has a place", async () => {
     const queue = new Queue(2);
     expect([queue.ask().target, queue.ask().target]).toEqual([A, B]);
@@ -116,8 +116,8 @@ describe("the queue of several upstreams", () => {
   });
 
   test.each([
-    ["addresses take turns", "c", "aabb", "abab"],
-    ["an address with more than its share comes last", "aaaa", "aaabb", "bbaaa"],
+    ["requests of different client addresses take turns", "c", "aabb", "abab"],
+    ["requests of a client address with more than its share come last", "aaaa", "aaabb", "bbaaa"],
   ])("%s", async (_, first, names, expected) => {
     const queue = new Queue(1, { maxRequests: first.length });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
@@ -135,7 +135,7 @@ describe("the queue of several upstreams", () => {
     expect(queue.waiting).toEqual([0, 0]);
   });
 
-  test("an address that fills the queue keeps no other out: its newest request is refused to make room for another address", async () => {
+  test("a client address that fills the queue keeps no other out: its newest request is refused to make room", async () => {
     const queue = new Queue(1, { maxQueue: 2 });
     const askFrom = (clientKey: string): Waiting => queue.ask("/", [], { claim: { clientKey } });
     askFrom("a");

@@ -93,7 +93,7 @@ afterEach(async () => {
 });
 
 describe("several upstreams", () => {
-  test("upstreams take turns, and the requests of each are counted", async () => {
+  test("upstreams take turns, and no request counts as running after its end", async () => {
     const target = await start(3);
     expect(await askMany(9)).toEqual({ 200: 9 });
     expect(hosts.map(({ seen }) => seen.length)).toEqual([3, 3, 3]);

@@ -1,4 +1,4 @@
-/** Bun and Deno servers with WebSockets, each wired as users wire it. Bun and Deno run it, so it imports no module of Node. */
+/** Servers with WebSockets, each wired as users wire it. Bun and Deno run this file, so it imports no module of Node. */
 import { createProxy, type CreateProxyOptions, proxyFetch } from "#fetchway";
 import { H3, serve as serveH3 } from "h3";
 import { serve } from "srvx";

@@ -45,7 +45,7 @@ describe.each(["bun", "deno"] as const)("on %s", (tool) => {
   }
 
   test.each(["plain", "srvx", "srvxCall", "h3"])(
-    "a server of %s carries WebSockets",
+    "the server `%s` carries WebSockets",
     async (server) => {
       const sockets = echoMessages(upstream);
       expect(await sayHello(`${urlOf(server)}/a?b`)).toBe("hello");

@@ -182,7 +182,7 @@ test.each(
     [way, "stream"],
   ]),
 )(
-  "a client that disconnects aborts the request to the target at the path /%s: %s",
+  "the request to the target at the path /%s is aborted when the client disconnects: %s",
   async (way, path) => {
     const client = await send("GET", `/${way}/${path}`);
     if (path === "stream") await client.readHead();
@@ -205,12 +205,12 @@ test("all cases of apps in the same process pass with an app in the Worker's own
   expect(JSON.parse(answer.text)).toEqual(none);
 });
 
-test("a stub of a Durable Object, in an object with a `url`, gets requests for that URL", async () => {
+test("a service binding, in an object with a `url`, gets requests for that URL", async () => {
   const { url, fields } = JSON.parse((await get("/named/echo")).text) as Seen;
   expect([url, fields["host"]]).toEqual(["https://shop.example/base/echo", "shop.example"]);
 });
 
-test("a binding's method `fetch` as the target, without its object, causes a TypeError that names the fix", async () => {
+test("a target whose `fetch` is a binding's method without its object causes a TypeError that names the fix", async () => {
   expect((await get("/unbound/echo")).text).toMatch(
     /^TypeError: fetchway: bad option `target`: .+ `\{ url, fetch: \(request\) => env\.SERVICE\.fetch\(request\) \}`/,
   );
@@ -228,14 +228,14 @@ test("a followed redirect is sent to the same target", async () => {
 });
 
 describe.each(["assetsFirst", "serviceFirst"])(
-  "the assets of a Worker as the target: %s",
+  "the assets of a Worker and another Worker as targets: %s",
   (way) => {
     test.each([
       ["page.txt", 200, "an asset"],
       ["echo", 200, "app.invalid"],
       ["nothing", 404, ""],
     ])(
-      "the path %s gets the response of the assets, or of the Worker behind them",
+      "the client gets the response of the assets or of the other Worker: /%s",
       async (path, status, text) => {
         const answer = await get(`/${way}/${path}`);
         expect(answer.status).toBe(status);

@@ -216,7 +216,7 @@ test("a large upload gets 400 if the client ends it too early", async () => {
   expect((await client.read()).status).toBe(400);
 });
 
-test("a client that disconnects closes the upstream request although the Worker continues", async () => {
+test("the upstream request is closed when the client disconnects, although the Worker continues", async () => {
   upstream.script = () => {};
   const client = await send(request("GET", "/waiting"));
   const call = await upstream.call();
@@ -225,7 +225,7 @@ test("a client that disconnects closes the upstream request although the Worker 
 });
 
 describe.each(["FIN", "RST"])(
-  "connections that the upstream closes by %s when they are reused",
+  "if the upstream closes connections by %s when they are reused",
   (how) => {
     /**
      * Sends requests in sequence, and returns the distinct statuses of their responses. The upstream answers on a new

@@ -170,7 +170,7 @@ test("clients keep their upstream by a cookie, and its secret is generated once"
   expect(cookies).toEqual(new Set(["a=1", "a=1; b=2"]));
 });
 
-test("a queued request is sent when the request of another event has ended", async () => {
+test("a queued request is sent when the running request, which belongs to another event of the Worker, has ended", async () => {
   await using upstreams = await startUpstreams(1);
   const contents = `import { createProxy } from "./runtimes/workerd.ts";
     import { balance } from "./src/upstreams/balance.ts";

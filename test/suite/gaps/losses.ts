@@ -1,7 +1,7 @@
 /**
  * What is lost with the HTTP clients that replace Fetchway's own: undici, and each runtime's `fetch`, which is the only client
  * on Workers. docs/clients.md shows these lists in this order. A loss is listed for a client only if Fetchway's own client
- * passes the tests on the same server, or, on Workers, if the client and not the server loses it first.
+ * passes the tests on the same server, or, on Workers, if the client is the first to lose it, not the server.
  */
 import type { ClientHost } from "../../hosts/_hosts.ts";
 import type { TestName } from "../_suite.ts";

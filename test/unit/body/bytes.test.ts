@@ -55,7 +55,7 @@ describe("BytesBody", () => {
     expect(body.whole()).toEqual(bytes("abc"));
   });
 
-  test("a reader that transfers a chunk of its stream does not change the bytes", async () => {
+  test("a reader that detaches the buffer of a chunk does not change the bytes of the body", async () => {
     const body = new BytesBody(bytes("abc"));
     for await (const chunk of body.stream()) structuredClone(chunk, { transfer: [chunk.buffer] });
     expect(body.whole()).toEqual(bytes("abc"));

@@ -156,7 +156,7 @@ describe("a slow client", () => {
     expect(inlet.log).toEqual(["pause", "resume", "pause"]);
   });
 
-  test("a client that has not read the body pauses reading from the upstream after 64 KiB, and the idle timeout still runs", () => {
+  test("that has not read the body pauses reading from the upstream after 64 KiB, and the idle timeout still runs", () => {
     body.push(new Uint8Array(65_535));
     expect(inlet.log).toEqual([]);
     body.push(new Uint8Array(1));

@@ -69,7 +69,7 @@ describe("the next attempt", () => {
     expect(calls).toEqual(["pause", "resume"]);
   });
 
-  test("gets a chunk that arrived between the attempts, after which the source waits", () => {
+  test("gets the chunk that arrived between the attempts and made the source wait", () => {
     const { source, body, calls } = openBody(3);
     attempt(body);
     source.push(bytes("ab"));
@@ -144,7 +144,7 @@ describe("no other attempt can send the body", () => {
     expect(attempt(body).log).toEqual([expect.stringContaining("fail")]);
   });
 
-  test("after `settle`, which cancels the source only if the body was cancelled", () => {
+  test("after `settle`, which cancels the source only if the last attempt has cancelled the body", () => {
     const running = openBody();
     const sink = attempt(running.body);
     running.source.push(bytes("ab"));

@@ -245,8 +245,8 @@ test.each([
   expect(sizes).toEqual(expected);
 });
 
-describe("piping a body that can no longer be read fails the sink", () => {
-  test("a body that was already piped completely", async () => {
+describe("piping fails the sink if the body", () => {
+  test("was already piped completely", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     await body.pipeTo(new FakeSink());
     const sink = new FakeSink();
@@ -254,7 +254,7 @@ describe("piping a body that can no longer be read fails the sink", () => {
     expect(sink.log).toEqual([expect.stringMatching(/^fail .*already been taken/)]);
   });
 
-  test("a body that is being piped", async () => {
+  test("is being piped", async () => {
     const { stream, controller } = byHand();
     const body = new StreamBody(stream);
     const first = new FakeSink();
@@ -268,7 +268,7 @@ describe("piping a body that can no longer be read fails the sink", () => {
     expect(first.log.at(-1)).toBe("end");
   });
 
-  test("a body that was already cancelled", async () => {
+  test("was already cancelled", async () => {
     const body = new StreamBody(streamOf(["abc"]));
     body.cancel();
     const sink = new FakeSink();

@@ -167,7 +167,7 @@ describe("measure() returns a stream of the whole body:", () => {
 });
 
 describe("a body that fails", () => {
-  test("a body that fails is reported as a client error", async () => {
+  test("is reported as a client error", async () => {
     const stream = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.error(new Error("broken")),
     });
@@ -176,7 +176,7 @@ describe("a body that fails", () => {
     await expect(measuring).rejects.toMatchObject({ code: "http_request_error", status: 400 });
   });
 
-  test("a body whose chunks are not bytes is refused with an error that names the fix, and cancelled", async () => {
+  test("is cancelled if its chunks are not bytes, and the error names the fix", async () => {
     const cancel = vi.fn();
     const stream = new ReadableStream<unknown>({
       start: (controller) => controller.enqueue("text"),

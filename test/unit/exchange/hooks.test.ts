@@ -105,7 +105,7 @@ describe("the fields of a draft", () => {
     expect(next.contentLength).toBeUndefined();
   });
 
-  test("the field host that a hook sets replaces Host, and is refused if it is not an authority", () => {
+  test("a field `host` that a hook sets replaces Host, and is refused if it is not an authority", () => {
     expect(
       changed(fakeRequest({ host: "a" }), ({ headers }) => headers.set("host", "b")).host,
     ).toBe("b");

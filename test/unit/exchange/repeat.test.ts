@@ -128,7 +128,7 @@ describe("how often a request to several upstreams is sent", () => {
 
   /**
    * Sends a request. Each upstream gives its answers in turn, and repeats the last one.
-   * @returns the upstreams in the order in which they got the request, each with `+` for a new connection, and the status
+   * @returns the upstreams in the order in which they got the request, with `+` if on a new connection, and the status
    */
   async function send(
     answers: Record<string, string>,

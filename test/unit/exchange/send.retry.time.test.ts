@@ -7,7 +7,7 @@ import { fakeIncoming, FakeTransport, respond, run, TARGET } from "../../helpers
 
 const refused = new ProxyError("connection_refused");
 
-// Only the functions that the core uses are fake: `getTimerCount` would also count timers of other code in this process.
+// Only the functions that the core uses are fake. Otherwise, `getTimerCount` would also count timers of other code.
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));
 afterEach(() => void vi.useRealTimers());
 

@@ -1,4 +1,4 @@
-/** Functions that process many header fields take linear time; responses.test.ts says why. */
+/** Functions that process many header fields must take linear time; responses.test.ts says why. */
 import type { IncomingMessage } from "node:http";
 import { expect, test } from "vitest";
 import { assertHead, writeHead } from "../../../src/http1/attempt.ts";

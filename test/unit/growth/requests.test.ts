@@ -1,4 +1,4 @@
-/** Functions that process requests take linear time; responses.test.ts says why. */
+/** Functions that process requests must take linear time; responses.test.ts says why. */
 import { expect, test } from "vitest";
 import { assertHead } from "../../../src/http1/attempt.ts";
 import { toHookRequest } from "../../../runtimes/node/hookrequest.ts";

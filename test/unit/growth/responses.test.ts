@@ -1,5 +1,5 @@
 /**
- * Every function that processes bytes from the network takes linear time. A field of 16 KB that took
+ * Every function that processes bytes from the network must take linear time. A field of 16 KB that took
  * quadratic time would block the event loop, and so all other requests, for hundreds of milliseconds.
  */
 import { expect, test } from "vitest";

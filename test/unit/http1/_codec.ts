@@ -5,8 +5,8 @@ import type { Codec } from "../../../src/http1/codec.ts";
 const BATCH = 4096;
 
 /**
- * It does not use `TextDecoder`, whose "latin1" means windows-1252: this encoding has other characters
- * than ISO-8859-1 for the bytes 0x80 to 0x9f.
+ * A codec that does not use `TextDecoder`: the encoding "latin1" of `TextDecoder` is windows-1252, which has other
+ * characters than ISO-8859-1 for the bytes 0x80 to 0x9f.
  */
 export const portableCodec: Codec = {
   decode(bytes, start, end) {

@@ -48,7 +48,7 @@ test("the connector gets the options of the pool, completed with their defaults"
   expect(options).toMatchObject({ connectTimeout: 123, maxSockets: 256 });
 });
 
-test("a request listens to its client immediately if it waits for a connection, but not yet on an idle one", async () => {
+test("a request listens to its client immediately if it waits for a connection, and only later if it reuses an idle one", async () => {
   const { transport, connector } = new Bench({ maxSockets: 1 });
   const upstream = parseTarget("http://a.test");
   const clients = ["connecting", "queued", "reusing"].map(() => {

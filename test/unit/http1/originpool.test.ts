@@ -7,7 +7,7 @@ import { bytes, textOf } from "../../helpers/fakes.ts";
 import { EMPTY, PoolBench } from "./_http1.ts";
 import { FakeSocket, settled } from "./_sockets.ts";
 
-// A pool in which requests wait starts its timers again and again, also during the tests that follow in the same process.
+// Timers are fake: a pool in which requests wait starts real ones again and again, also during the tests that follow.
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 

@@ -7,7 +7,7 @@ const ok = "HTTP/1.1 200 OK\r\n";
 const chunked = `${ok}Transfer-Encoding: chunked\r\n\r\n`;
 const sized = `${ok}Content-Length: 5\r\n\r\n`;
 
-describe("a response split anywhere, or fed byte by byte, is parsed the same way", () => {
+describe("a response split anywhere, or fed byte by byte, is parsed the same way:", () => {
   const texts: [name: string, bytes: string][] = [
     ["a sized body", `${sized}hello`],
     ["chunks and trailers", `${chunked}5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-A: b\r\n\r\n`],

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { EMPTY, PoolBench, type Sent } from "./_http1.ts";
 import { settled } from "./_sockets.ts";
 
-// A pool in which requests wait starts its timers again and again, also during the tests that follow in the same process.
+// Timers are fake: a pool in which requests wait starts real ones again and again, also during the tests that follow.
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 
@@ -94,7 +94,7 @@ test("a waiting request whose client disconnects makes no attempt", async () => 
   expect(bench.connector.attempts).toHaveLength(3);
 });
 
-test("waiting requests count for `maxSockets`, and fail when the transport is destroyed", async () => {
+test("waiting requests count towards `maxSockets`, and fail when the transport is destroyed", async () => {
   const bench = new PoolBench({ maxSockets: 2 });
   bench.send();
   await bench.connector.at(0).fail("ECONNREFUSED");

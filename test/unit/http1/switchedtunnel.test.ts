@@ -60,7 +60,7 @@ describe("switching to another protocol", () => {
     expect(bench.transport.stats().tunnels).toBe(1);
   });
 
-  test("an upgrade takes a new connection although another is idle, and counts for maxSockets until the 101", async () => {
+  test("an upgrade takes a new connection although another is idle, and counts towards maxSockets until the 101", async () => {
     const bench = new PoolBench({ maxSockets: 1 });
     await bench.exchange();
     const first = bench.send(upgrade);

@@ -207,7 +207,7 @@ describe("backpressure", () => {
 });
 
 describe("a chunk's memory", () => {
-  test("is `borrowed`, or `returned` if the transport may release it", () => {
+  test("is `returned` if the transport has `mayRelease`, and `borrowed` otherwise", () => {
     expect(open().writer.memory).toBe("borrowed");
     expect(open(undefined, { mayRelease: () => false }).writer.memory).toBe("returned");
   });

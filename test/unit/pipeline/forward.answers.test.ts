@@ -29,7 +29,7 @@ const failing = (error: Error): FakeTransport =>
   });
 
 describe("the response of the proxy", () => {
-  test("has status and body of the upstream's response, and its fields without those of the connection", async () => {
+  test("has status and body of the upstream's response, and its fields without the hop-by-hop fields", async () => {
     const headers = ["Connection", "x-hop", "X-Hop", "1", "Set-Cookie", "a=1", "Set-Cookie", "b=2"];
     const response = await answerTo({
       status: 302,

@@ -1,4 +1,4 @@
-/** Exceptions of hooks: `onError` answers them, or the promise rejects with them. */
+/** Exceptions of hooks: `onError` answers them, or the call rejects with them. */
 import { describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";

@@ -70,7 +70,7 @@ test("the steps of an exchange run in their documented order", async () => {
 });
 
 describe("the request that is sent", () => {
-  test("has the client's fields without those of the connection, followed by the proxy's fields", async () => {
+  test("has the client's fields without the hop-by-hop fields, followed by the proxy's fields", async () => {
     const headers = [
       "Host",
       "proxy.test",

@@ -62,13 +62,19 @@ test.each<[string, HeaderList, string]>([
   expect(keyOf("10.0.0.1", headers, { trusts })).toBe(key);
 });
 
-test("the key is made of what clientAddress returns, or of forwarding fields if peer and address are trusted", () => {
+test("the key is made of the address that clientAddress returns", () => {
   const own = (request: Request, context: unknown): string | undefined =>
     context === "context" ? (request.headers.get("x-own") ?? undefined) : undefined;
   expect(keyOf("10.0.0.1", FORWARDED, { trusts, clientAddress: own })).toBe("198.51.100.9");
+});
+
+test("if clientAddress returns the address of a trusted proxy, the key is made of the forwarding fields", () => {
   const proxy = (): string => "10.0.0.2";
   expect(keyOf(undefined, FORWARDED, { trusts, clientAddress: proxy })).toBe("192.0.2.7");
   expect(keyOf("198.51.100.1", FORWARDED, { trusts, clientAddress: proxy })).toBe("10.0.0.2");
+});
+
+test("a request has no key if clientAddress throws or returns undefined", () => {
   const broken = (): never => {
     throw new Error("of the app");
   };

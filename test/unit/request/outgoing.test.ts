@@ -39,7 +39,7 @@ describe("cleanRequestHeaders", () => {
     });
   });
 
-  test("reads whether the client accepts trailer fields only from TE, not from a field that an option drops", () => {
+  test("reads from TE whether the client accepts trailer fields, and not from a field that an option drops", () => {
     const head = cleanRequestHeaders(["xx", "trailers"], new NameSet(["te", "xx"]));
     expect(head).toMatchObject({ headers: [], acceptsTrailers: false });
   });

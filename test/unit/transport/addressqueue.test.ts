@@ -10,7 +10,7 @@ import type {
   Waiting,
 } from "../../../src/transport/claim.ts";
 
-// A queue in which requests wait starts its timer again and again, also during the tests that follow in the same process.
+// Timers are fake: a queue in which requests wait starts a real one again and again, also during the tests that follow.
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 

@@ -49,7 +49,7 @@ test.each([
 ])(
   "a response that arrives while the event loop is blocked does not count as late: %s",
   async (_, target) => {
-    // The request must reach the upstream within the timeout, on a busy machine as well.
+    // The timeout is long, so that the request reaches the upstream within it on a busy machine as well.
     blocked = 2100;
     const proxy = createProxy({ target: target(), attemptTimeout: 2000 });
     proxies.push(proxy);

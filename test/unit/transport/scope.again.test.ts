@@ -138,7 +138,7 @@ describe("a scope whose `again()` has created followers", () => {
     expect([second.error, third.error]).toEqual([reason, reason]);
   });
 
-  test("the scope continues when a fork ends, and both end when the client disconnects", () => {
+  test("the scope continues when a fork ends, and a client that disconnects aborts the scope and its other fork", () => {
     const { client, scope: main, fail } = startScope();
     const fork = main.fork();
     const stopped = vi.fn();

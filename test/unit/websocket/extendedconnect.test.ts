@@ -70,7 +70,7 @@ test("withoutHttp1 drops the fields that HTTP/2 does not have", () => {
   expect(withoutHttp1([...fields, "Sec-WebSocket-Key", "k", "X", "1"])).toEqual(["X", "1"]);
 });
 
-test("toSwitch answers the key of the handshake itself, and drops the upstream's Sec-WebSocket-Accept", async () => {
+test("toSwitch itself answers the key of the handshake, and drops the upstream's Sec-WebSocket-Accept", async () => {
   const key = "dGhlIHNhbXBsZSBub25jZQ==";
   const answer = ["sec-websocket-accept", "wrong", "x-other", "1"];
   const made = await toSwitch(answer, ["Sec-WebSocket-Key", key]);

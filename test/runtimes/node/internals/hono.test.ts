@@ -178,7 +178,7 @@ test("`toFields` gives a repeated field one name, spelled as in the first line, 
   expect(Object.keys(toFields(many, true))).toHaveLength(100);
 });
 
-test("`toRecord` returns a plain object, or undefined if a name occurs twice", () => {
+test("`toRecord` returns a plain object, or undefined if a name occurs twice or is `__proto__`", () => {
   expect(toRecord(["A", "1", "B", "2"])).toEqual({ A: "1", B: "2" });
   expect(toRecord(["A", "1", "a", "2"])).toBeUndefined();
   expect(toRecord(["__proto__", "1"])).toBeUndefined();

@@ -48,7 +48,7 @@ async function ask(interim: string): Promise<unknown[]> {
   });
 }
 
-test("without `writeInformation`, Node sends only what writeEarlyHints and writeProcessing can send", async () => {
+test("without `writeInformation`, a 103 is sent by writeEarlyHints, and left out without Link", async () => {
   delete prototype.writeInformation;
   // Replace the older method, because newer versions of Node implement it by `writeInformation`.
   const early = vi.spyOn(ServerResponse.prototype, "writeEarlyHints").mockImplementation(function (

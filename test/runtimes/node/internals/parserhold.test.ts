@@ -52,7 +52,7 @@ function gets(count: number): Buffer[] {
 }
 
 describe("pipelined requests if Node hides a member of the parser", () => {
-  /** Passes requests to `handler` with a socket whose parser lacks the member `name`. */
+  /** Passes requests to `handler` with a socket that lacks its parser, or whose parser lacks the member `name`. */
   function hideFrom(name: string, handler: RequestListener): RequestListener {
     const hidden = new WeakMap<Socket, Socket>();
     return (req, res) => {
@@ -261,7 +261,7 @@ test("Node reads from the connection again, even if it stopped reading before th
   expect((await client.read()).text).toBe("/3");
 });
 
-test("the waiting time of a request without a body does not count for Node's `requestTimeout`", async () => {
+test("the waiting time of a request without a body does not count towards Node's `requestTimeout`", async () => {
   const { nodeHandler } = create();
   // Node applies the limits also to the time between the accept of the connection and the first head.
   const limits = { requestTimeout: 1600, headersTimeout: 1600, connectionsCheckingInterval: 50 };

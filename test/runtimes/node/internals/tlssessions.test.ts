@@ -36,7 +36,7 @@ test("the second connection to an upstream resumes the session of the first", as
   await proxy.close();
 });
 
-test("`sessionOptions` has no session if the agent caches none", () => {
+test("`sessionOptions` returns the key only if the agent can cache sessions", () => {
   expect(sessionOptions(new Agent(), "key")).toEqual({ _agentKey: "key" });
   expect(sessionOptions({}, "key")).toEqual({});
 });

@@ -114,7 +114,7 @@ test.each([
   },
 );
 
-test("`free` does not change memory that cannot be transferred", () => {
+test("`free` frees memory, but does not change memory that cannot be transferred", () => {
   const bytes = new Uint8Array(new WebAssembly.Memory({ initial: 1 }).buffer);
   free(bytes);
   expect(bytes.byteLength).toBe(65_536);

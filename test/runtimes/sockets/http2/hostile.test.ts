@@ -127,7 +127,7 @@ describe.each(runtimes)("on %s", (runtime) => {
     else expect([502, 504], text).toContain(status);
   }
 
-  /** Answers a request with a flood, and asserts that the proxy closes the connection: a reset would not stop the flood. */
+  /** Answers a request with a flood, and asserts that the proxy closes the connection: a reset of the stream would not help. */
   async function flooding(
     bytes: (id: number) => Buffer,
     first?: (id: number) => Buffer,

@@ -27,7 +27,7 @@ const handlers = {
   },
 };
 
-/** Connects, asks for endless responses, and does not read from the connection any more. */
+/** Connects, asks for responses of a gigabyte, and stops reading when each response has begun. */
 async function askAndStall(port: number): Promise<Socket> {
   const raw = connectTcp(port, "127.0.0.1");
   const session = connectHttp2(`https://127.0.0.1:${port}`, {

@@ -56,7 +56,7 @@ class Graceful {
   }
 }
 
-describe.each(runtimes)("%s", (runtime) => {
+describe.each(runtimes)("on %s", (runtime) => {
   let front: Front;
   beforeAll(async () => {
     front = await startFront(

@@ -738,7 +738,7 @@ describe("connections", () => {
   });
 });
 
-describe("requests that the upstream has not processed", () => {
+describe("sending requests again", () => {
   const streaming = (): ReadableStream =>
     new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from("chunk")) });
 

@@ -392,7 +392,7 @@ describe("a tunnel", () => {
     constants.NGHTTP2_CANCEL,
     constants.NGHTTP2_INTERNAL_ERROR,
     constants.NGHTTP2_NO_ERROR,
-  ])("the client's connection is reset when the upstream resets with %i", async (code) => {
+  ])("the client's connection is reset if the upstream resets the stream: %i", async (code) => {
     const streams: ServerHttp2Stream[] = [];
     const upstream = await openUpstream((stream) => {
       stream.respond({ ":status": 200 }, { waitForTrailers: true });
@@ -438,7 +438,7 @@ describe("a tunnel", () => {
     expect(String((await within(answered, "the echo"))[0])).toBe("still here");
   });
 
-  test("tunnels count for the upstream's limit of streams, and another connection is opened for more", async () => {
+  test("tunnels count towards the upstream's limit of streams, and another connection is opened for more", async () => {
     const settings = { enableConnectProtocol: true, maxConcurrentStreams: 2 };
     const upstream = await record(createServer({ settings }), "http");
     const { url, proxy } = await serve(upstream.url);

@@ -1,5 +1,5 @@
 /**
- * The Worker under test: proxies to all the kinds of bindings that a Worker can have. It runs in workerd, without
+ * The Worker under test, with a proxy for each kind of binding that can be a target. It runs in workerd, without
  * Node's APIs.
  */
 import {
