@@ -119,8 +119,8 @@ export interface ExplainedField {
   /** The reason, such as "the client's" or "belongs to one connection (RFC 9110 §7.6.1)". */
   readonly reason: string;
   /**
-   * The option that causes the outcome: without it, the outcome would be different. If several rules have the same effect,
-   * the reason names their options.
+   * The option that causes the outcome: without it, the outcome would be different. Undefined if no single option does so, and
+   * for `Host`; the reason then names the options, if there are any.
    */
   readonly option?: string | undefined;
 }

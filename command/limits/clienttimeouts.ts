@@ -174,11 +174,8 @@ export class ClientWatch {
     this.#bodies.delete(res);
     noteEnd("stream" in res ? res.stream : req.socket, 408, `the body stopped for ${timeout} ms`);
     if ("stream" in res) return res.stream.close(CANCEL);
-    const { socket } = req;
-    // A response that waits behind another one on its connection has no socket, and no 408 can be sent before the other
-    // response.
-    if (!res.headersSent && res.socket !== null) socket.write(TIMED_OUT);
-    socket.destroy();
+    if (!res.headersSent) req.socket.write(TIMED_OUT);
+    req.socket.destroy();
   }
 
   #checkStream(stream: ServerHttp2Stream, timeout: number): void {

@@ -12,14 +12,7 @@ import { isSame, type RouteSettings } from "../config/settings.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
 import { sumOf } from "../status/recent.ts";
 import { compileCondition, describeRoute, type RoutableRequest } from "./routecondition.ts";
-import {
-  decodePattern,
-  hostOf,
-  parsePattern,
-  type Pattern,
-  PatternMap,
-  readingsOf,
-} from "./pattern.ts";
+import { decodePattern, hostOf, parsePattern, PatternMap, readingsOf } from "./pattern.ts";
 
 /** A route that serves requests: its settings, and the proxy that was created from them. */
 interface LiveRoute {
@@ -275,30 +268,25 @@ function toRoutable({ method = "GET", url = "/", headers }: IncomingMessage): Ro
 
 function createTable(routes: readonly LiveRoute[]): RouteTable {
   const patterns = new PatternMap<LiveRoute>();
-  const parsed: Pattern[] = [];
-  // Of two equal patterns, the first one takes precedence, so add the routes with a condition before those without.
+  // Of two equal patterns, the first one takes precedence, so add the routes with a condition before those without, and the
+  // decoded patterns after all configured ones.
   const ordered = [
     ...routes.filter(({ accepts }) => accepts !== undefined),
     ...routes.filter(({ accepts }) => accepts === undefined),
-  ];
-  for (const route of ordered) {
-    for (const text of route.settings.match) {
-      const pattern = parsePattern(text);
-      patterns.add(pattern, route);
-      parsed.push(pattern);
-    }
+  ].flatMap((route) =>
+    route.settings.match.map((text) => ({ pattern: parsePattern(text), route })),
+  );
+  for (const { pattern, route } of ordered) patterns.add(pattern, route);
+  for (const { pattern, route } of ordered) {
+    for (const decoded of decodePattern(pattern)) patterns.add(decoded, route);
   }
-  // Add the decoded patterns last: of two equal patterns, the first one takes precedence, and must be the
-  // configured one.
-  for (const route of routes) {
-    for (const text of route.settings.match) {
-      for (const pattern of decodePattern(parsePattern(text))) patterns.add(pattern, route);
-    }
-  }
-  const [first] = parsed;
-  const takesAll = parsed.length === 1 && first?.host === undefined && first?.prefix === "";
-  const only = takesAll && routes[0]?.accepts === undefined ? routes[0] : undefined;
-  return { routes, patterns, only };
+  const [first] = ordered;
+  const takesAll =
+    ordered.length === 1 &&
+    first?.pattern.host === undefined &&
+    first?.pattern.prefix === "" &&
+    first.route.accepts === undefined;
+  return { routes, patterns, only: takesAll ? first.route : undefined };
 }
 
 /** Whether a proxy has running or waiting requests or tunnels; false on a runtime that does not count them. */

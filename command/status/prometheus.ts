@@ -227,7 +227,7 @@ function renderWorkers({ workers }: Snapshot): string[] {
     renderFamily(
       "fetchway_worker_restarts_total",
       "counter",
-      "Worker processes that were started for others that had died.",
+      "Worker processes that were started in place of one that had died or was hung.",
       [[{}, workers.restarts]],
     ),
   ];

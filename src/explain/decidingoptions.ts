@@ -198,7 +198,7 @@ class ExplainedFields {
     );
   }
 
-  /** Lists the options that concern a field, for a field on which several have the same effect, so that none decides alone. */
+  /** Lists the options that concern a field. Used when no option decides alone, because several have the same effect. */
   #listOptions(name: string): string {
     const { headers = {}, filterHeaders = [] } = this.#facts.options;
     const isAssertion = this.#facts.isTrusted && REQUEST_ASSERTIONS.has(name);

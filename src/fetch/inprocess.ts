@@ -68,7 +68,7 @@ export function createInProcessTransport(
  */
 function toRequest(url: string, init: RequestInit): Request {
   const request = new Request(url, init);
-  // Bun replaces a method that it does not know with GET.
+  // Bun turns an unknown method into GET.
   if (request.method !== init.method) throw unsendable(init.method as string);
   return request;
 }

@@ -49,7 +49,8 @@ export interface RewriteOptions {
 
 const DOMAIN = /^[\w.-]*$/;
 /**
- * The values of the attribute `Path` that clients do not ignore (RFC 6265 §5.2.4), and `""`, which removes the attribute.
+ * The values of the attribute `Path` that begin with a slash, because clients ignore others (RFC 6265 §5.2.4), and `""`, which
+ * removes the attribute. No comma, because some libraries split `Set-Cookie` at commas.
  */
 const PATH = /^(?:\/[ -+\--:<-~\u0080-\u00ff]*)?$/;
 const prefixes = map(/^[!-~\u0080-\u00ff]+$/);

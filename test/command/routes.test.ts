@@ -129,6 +129,8 @@ describe("routes with a condition", () => {
     when("deep", "/api/deep", { query: { "a b": "*.x", v: "*" } }),
     when("host", "b.example/api", { headers: { accept: "text/*" } }),
     when("dotted", "/api", { headers: { "x-dotted": "a.b" } }),
+    routeTo("escaped", "/caf%C3%A9"),
+    when("escaped-beta", "/caf%C3%A9", { headers: { "x-beta": "1" } }),
   ]);
   const nameOfTaker = async (
     method: string,
@@ -160,6 +162,8 @@ describe("routes with a condition", () => {
     ["GET", "http://b.example/api", { accept: "a/b" }, "api"],
     ["GET", "/api", { "x-dotted": "a.b" }, "dotted"],
     ["GET", "/api", { "x-dotted": "axb" }, "api"],
+    ["GET", "/caf%C3%A9", {}, "escaped"],
+    ["GET", "/caf%C3%A9", { "x-beta": "1" }, "escaped-beta"],
     ["POST", "/else", {}, "rest"],
   ])("the request %s %s with the fields %j finds its route", async (method, url, fields, name) => {
     expect(await nameOfTaker(method, url, fields)).toBe(name);

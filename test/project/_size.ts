@@ -193,7 +193,7 @@ async function peerRows(): Promise<string[][]> {
   return [["beside it", "size"], ...(await Promise.all(rows))];
 }
 
-/** Returns the bytes that the compressed bundle for Workers loses without each part. Throws for a file that belongs to none. */
+/** Returns a row for each part: how much smaller the compressed bundle for Workers is without it. Throws if a file has none. */
 async function partRows(): Promise<string[][]> {
   const { files, gzip, text } = await bundleOf('export * from "./runtimes/workerd.ts"');
   let end = 0;

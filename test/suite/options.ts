@@ -5,7 +5,7 @@ import type { Tools } from "./_suite.ts";
 import { until, within } from "../helpers/wait.ts";
 import { chunk, lastChunk, request } from "../helpers/wire.ts";
 
-/** The setups in which the proxy or a hook can read the stream of a body. */
+/** The setups in which bodies are not merely passed on: `bodyLimit` counts their bytes, or a hook may read them. */
 const looking = ["limited", "hooked"] as const;
 
 export const options = {

@@ -307,7 +307,7 @@ test("an attempt stays in the queue when another attempt of the same request is 
   await proxy.close();
 });
 
-test("an attempt that gets no upstream and the attempt in its stead together cost the retry budget one attempt", async () => {
+test("an attempt that gets no upstream, and the one that replaces it, count once in the retry budget", async () => {
   await using upstreams = await startUpstreams(1);
   const [url = ""] = upstreams.urls;
   let asked = 0;

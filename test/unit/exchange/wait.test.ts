@@ -554,7 +554,7 @@ describe("several upstreams", () => {
     await expectIdle(setup);
   });
 
-  test("a request waits when no upstream can be picked, and is reported to the target only once it is sent", async () => {
+  test("with `anyTarget`, a request waits while no upstream can be picked, and is reported to the target only when it is sent", async () => {
     let isUp = false;
     const { choose } = balance(["http://a.test"]);
     const reports: boolean[] = [];
@@ -576,8 +576,12 @@ describe("several upstreams", () => {
     ]);
     expect(reports).toEqual([false, true]);
     await expectIdle(setup, sent);
-    const without = setUp(answer, {}, { choose, pick: () => undefined });
-    expect((await without.send()).status).toBe(503);
+  });
+
+  test("without `anyTarget`, a request gets 503 if no upstream can be picked", async () => {
+    const { choose } = balance(["http://a.test"]);
+    const { send } = setUp(answer, {}, { choose, pick: () => undefined });
+    expect((await send()).status).toBe(503);
   });
 });
 

@@ -137,7 +137,7 @@ describe("switching to another protocol", () => {
     expect(bench.stats).toMatchObject({ closed: 1, tunnels: 0 });
   });
 
-  test("after the 101, the end of the client's exchange does not close the connection, which now belongs to the tunnel", async () => {
+  test("after the 101, a client that disconnects does not close the upstream connection, which now belongs to the tunnel", async () => {
     const { socket, sent } = await open();
     sent.leave();
     await settled();

@@ -77,7 +77,7 @@ describe.each(FAILING)("an exception from %s", (_, options, sent, target = () =>
   });
 });
 
-test("an exception from onError rejects the call, for whichever error onError was called", async () => {
+test("an exception from onError rejects the call, no matter which error onError was called for", async () => {
   const transport = new FakeTransport(() => Promise.reject(new ProxyError("dns_error")));
   for (const onError of [oops, rejects]) {
     for (const options of [

@@ -112,7 +112,7 @@ describe("rewriting in a proxy", () => {
     },
   );
 
-  test("removes the base path and adds the stripped prefix again", async () => {
+  test("removes the target's base path from Location, and adds the stripped prefix again", async () => {
     const setup = {
       transport: from(["Location", `${TARGET}/v2/a?key=k&b`]),
       target: `${TARGET}/v2?key=k`,

@@ -149,7 +149,7 @@ describe("a place at an upstream", () => {
     expect(results[0]).toMatchObject({ isSent: false, isOver: true, status: undefined, error });
   });
 
-  test("is given back if the transport cannot reach the upstream", async () => {
+  test("is given back if the transport does not support the upstream's Unix socket", async () => {
     const transport = transportOf(ok, { ...FULL, unixSocket: false });
     const socket = { url: "http://c.test", socketPath: "/c" };
     expect(() => setUp(ok, { transport }, {}, [socket])).toThrow("unix sockets");

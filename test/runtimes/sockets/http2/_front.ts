@@ -1,4 +1,4 @@
-/** Proxies to HTTP/2 upstreams on Node, Bun and Deno, in servers of their own runtime. */
+/** Starts a proxy for tests of HTTP/2 upstreams: on Node, Bun or Deno, in an HTTP/1.1 server of that runtime. */
 import { createServer } from "node:http";
 import { createProxy } from "../../../../runtimes/node.ts";
 import type { PoolOptions } from "../../../../src/options/pooloptions.ts";
