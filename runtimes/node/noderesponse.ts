@@ -501,6 +501,7 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
     writeHeadTo(res, parts);
   } catch (error) {
     body?.cancel();
+    forgetHead(res, parts.headers);
     throw error;
   }
   if (body === null) return void res.end();
@@ -510,6 +511,21 @@ export function sendParts(parts: Parts, res: ServerResponse): void | Promise<voi
     return void res.end();
   }
   new PipedBody(body, parts).send(res);
+}
+
+/**
+ * Removes what a `writeHead` that has thrown has already taken from a head. Otherwise, the error response that follows would
+ * have the `Content-Length` of a body that is never sent, and the client would take the next response for that body.
+ */
+function forgetHead(res: ServerResponse, headers: HeaderList): void {
+  for (let i = 0; i < headers.length; i += 2) {
+    if (res.hasHeader(headers[i] as string)) res.removeHeader(headers[i] as string);
+  }
+  // Node remembers the length even if it has stored no fields, and forgets it by this call.
+  res.removeHeader("content-length");
+  // Removing `Date`, as `writeHead` may do as well, switches off the server's own.
+  res.sendDate = true;
+  res.statusMessage = "";
 }
 
 function writeHeadTo(res: ServerResponse, head: Head): void {

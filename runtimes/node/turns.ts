@@ -104,10 +104,14 @@ export function turnAfterAll(socket: Socket): Promise<void> | undefined {
   const first = responseOn(socket);
   if (!first) return undefined;
   return new Promise((resolve) => {
+    // With the upgrade, Node has removed its own `drain` listener, without which a large response would stop.
+    const passDrain = (): void => void responseOn(socket)?.emit("drain");
+    socket.on("drain", passDrain);
     const wait = (response: ServerResponse): void => {
       response.once("close", () => {
         const next = responseOn(socket);
         if (socket.writable && next && next !== response) return wait(next);
+        socket.off("drain", passDrain);
         // After its last response, the server has set the time limit for idle connections. Clear it: the answer to the
         // upgrade is still to come.
         if (typeof socket.setTimeout === "function") socket.setTimeout(0);

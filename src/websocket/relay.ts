@@ -277,6 +277,8 @@ export class Relay implements TunnelHandler, FrameHandler {
       if (left > 1) return this.#waitForSilence(left);
       this.#closeUpstream(GOING_AWAY, "silent for too long");
       this.#closeClient(GOING_AWAY, "silent for too long");
+      // Without `closeTimeout`, a side that does not answer either may stay silent once more for the same time.
+      this.#limitEnd(this.#limits.closeTimeout || this.#limits.idleTimeout);
     }, wait);
   }
 
@@ -294,8 +296,7 @@ export class Relay implements TunnelHandler, FrameHandler {
   }
 
   /** Closes the upstream's connection after `closeTimeout`, because the upstream may never read the remaining bytes. */
-  #limitEnd(): void {
-    const { closeTimeout } = this.#limits;
+  #limitEnd(closeTimeout: number = this.#limits.closeTimeout): void {
     if (closeTimeout === 0) return;
     this.#closing ??= setTimeout(() => {
       // While the client does not read, the upstream is paused, and its end cannot arrive.

@@ -52,6 +52,50 @@ test("node:http: a hook's exception becomes 500 and is printed once, and the con
   print.mockRestore();
 });
 
+test.each([false, true])(
+  "node:http: after a response field that cannot be sent, the 500 is complete and has no field of that response (middleware: %s)",
+  async (hasMiddleware) => {
+    const print = vi.spyOn(console, "error").mockImplementation(() => {});
+    const { nodeHandler } = createProxy({
+      target: upstream.url,
+      onResponse: ({ status, headers }) => {
+        if (status === 203) headers.set("x-a", "\x01");
+      },
+    });
+    const port = await apps.serve("node", (req, res) => {
+      if (hasMiddleware) res.setHeader("x-request-id", "1");
+      nodeHandler(req, res);
+    });
+    upstream.script = (call) =>
+      call.target === "/bad"
+        ? call.reply(
+            203,
+            [
+              ["Set-Cookie", "a=b"],
+              ["Date", "then"],
+            ],
+            "0123456789",
+          )
+        : call.reply(200, [], "good");
+    const client = await apps.connect(port);
+    client.send(request("GET", "/bad"));
+    const bad = await client.read();
+    expect(bad).toMatchObject({
+      status: 500,
+      reason: "Internal Server Error",
+      text: "",
+      cut: false,
+    });
+    expect(bad.all("set-cookie")).toEqual([]);
+    expect(bad.get("date")).toMatch(/GMT$/);
+    expect(bad.get("x-request-id")).toBe(hasMiddleware ? "1" : undefined);
+    client.send(request("GET", "/good"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "good" });
+    expect(print).toHaveBeenCalledOnce();
+    print.mockRestore();
+  },
+);
+
 test("node:http: if a hook responds to HEAD, the stream of its response is cancelled", async () => {
   let pulled = 0;
   let cancelled = 0;

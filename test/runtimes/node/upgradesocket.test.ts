@@ -19,6 +19,7 @@ import { balance } from "../../../src/upstreams/balance.ts";
 import type { Client } from "../../helpers/client.ts";
 import { rfc } from "../../conformance/rfc.ts";
 import { handshake, offer } from "../../helpers/handshake.ts";
+import { mebibyte } from "../../helpers/large.ts";
 import { bodyOf, Keeper } from "./_kept.ts";
 import { settled, until, within } from "../../helpers/wait.ts";
 import { request, type Header } from "../../helpers/wire.ts";
@@ -582,6 +583,32 @@ test("a pipelined handshake gets its 101 after the response to the request befor
   expect(upstream.calls.map((call) => call.target)).toEqual(["/first", "/second"]);
   expect(sockets).toHaveLength(1);
 });
+
+test.each([
+  ["a handshake", false, request("GET", "/second", offer("tcp")), 101],
+  ["a handshake that the app answers", true, request("GET", "/second", offer("tcp")), 101],
+  ["a refused request", false, request("CONNECT", "a.test:1"), 405],
+])(
+  "a large response arrives whole before the answer to %s that is pipelined behind it",
+  async (_, routes, second, status) => {
+    const proxy = createProxy({ target: upstream.url, upgrades: ["tcp"] });
+    const server = createServer(proxy.nodeHandler);
+    proxy.attach(server, { routes });
+    const sockets = new Set<Socket>();
+    server.on("connection", (socket) => sockets.add(socket));
+    const client = await apps.connect(await apps.listen(server));
+    switching();
+    const { script } = upstream;
+    upstream.script = (call) =>
+      call.target === "/first" ? call.reply(200, [], "x".repeat(8 * mebibyte)) : script(call);
+    client.socket.pause();
+    client.send(request("GET", "/first"), second);
+    await until(() => [...sockets].some((socket) => socket.writableNeedDrain), "a full connection");
+    client.socket.resume();
+    expect(await client.read()).toMatchObject({ status: 200, length: 8 * mebibyte, cut: false });
+    expect((await client.readHead()).status).toBe(status);
+  },
+);
 
 test("the refusal of a pipelined handshake is sent after the response to the request before it", async () => {
   const report = vi.spyOn(console, "error").mockImplementation(() => {});

@@ -310,6 +310,20 @@ describe("closing a relayed WebSocket", () => {
     close();
   });
 
+  test("with closeTimeout: 0, an upstream that does not answer the close frame after `idleTimeout` is closed after that time", () => {
+    relay = new Relay(client, tunnel, onEnd, {
+      ...relayLimits,
+      idleTimeout: 1_000,
+      closeTimeout: 0,
+    });
+    vi.advanceTimersByTime(1_001);
+    relay.onClientClose(1001, "");
+    expect(tunnel.calls).not.toContain("destroy");
+    vi.advanceTimersByTime(1_000);
+    expect(tunnel.calls.at(-1)).toBe("destroy");
+    expect(onEnd).toHaveBeenCalledOnce();
+  });
+
   test("an upstream that does not answer a close frame is closed after a while", () => {
     relay.onClientClose(1000, "");
     vi.advanceTimersByTime(relayLimits.closeTimeout);
