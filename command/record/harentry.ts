@@ -259,7 +259,7 @@ function toText(bytes: Uint8Array, isWhole: boolean): string | undefined {
 }
 
 /** The maximum number of content codings that are removed. Senders rarely apply more than one. */
-const MAX_CODINGS = 5;
+const MAX_DECODINGS = 5;
 
 /** Returns the decoder of a content coding; undefined if the runtime has none. */
 function createDecoder(coding: string): NodeJS.ReadWriteStream | undefined {
@@ -295,7 +295,7 @@ async function decodeContent(
 ): Promise<{ readonly bytes: Uint8Array; readonly isWhole: boolean } | undefined> {
   const names = codings.toLowerCase().split(",");
   const applied = names.map((name) => name.trim()).filter((name) => !/^(?:identity)?$/.test(name));
-  if (applied.length > MAX_CODINGS) return undefined;
+  if (applied.length > MAX_DECODINGS) return undefined;
   let decoded = { bytes, isWhole };
   for (const coding of applied.toReversed()) {
     const decoder = createDecoder(coding);

@@ -580,8 +580,8 @@ describe("several upstreams", () => {
 
   test("without `anyTarget`, a request gets 503 if no upstream can be picked", async () => {
     const { choose } = balance(["http://a.test"]);
-    const { send } = setUp(answer, {}, { choose, pick: () => undefined });
-    expect((await send()).status).toBe(503);
+    const setup = setUp(answer, {}, { choose, pick: () => undefined });
+    expect((await setup.send()).status).toBe(503);
   });
 });
 
