@@ -181,7 +181,7 @@ export class Balancer implements Upstreams, Group {
       this.#names = new HostNames(resolve === true ? {} : resolve, (name, added, removed) => {
         this.#changeTogether(() => {
           for (const each of added) this.#put(each, name.weight, name.startsSlowly);
-          for (const each of removed) void this.#drain(this.#find(each));
+          for (const each of this.#present(removed)) void this.#drain(each);
         });
       });
     }
@@ -254,13 +254,14 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Removes an upstream. The upstream gets no new requests, and the promise resolves when its last request is over. A host
-   * name is removed with all of its upstreams.
+   * name is removed with all of its upstreams. One of them, as `{ url, address }`, stays removed until its address has left the
+   * DNS record and is found again.
    */
   async remove(target: TargetAddress): Promise<void> {
     const hostName = this.#findName(target);
     if (hostName === undefined) return this.#drain(this.#find(target));
     this.#names?.remove(hostName);
-    const upstreams = Array.from(hostName.upstreams.values(), (each) => this.#find(each));
+    const upstreams = this.#present(hostName.upstreams.values());
     await Promise.all(upstreams.map((each) => this.#drain(each)));
   }
 
@@ -271,7 +272,7 @@ export class Balancer implements Upstreams, Group {
     if (hostName === undefined) this.#find(target).share = weight;
     else {
       hostName.weight = weight;
-      for (const each of hostName.upstreams.values()) this.#find(each).share = weight;
+      for (const each of this.#present(hostName.upstreams.values())) each.share = weight;
     }
     this.#changed();
   }
@@ -520,6 +521,11 @@ export class Balancer implements Upstreams, Group {
     const found = this.#byName.get(name);
     if (found === undefined) throw badOption("target", `there is no upstream ${name}`);
     return found;
+  }
+
+  /** Returns the upstreams of a host name, without those that the app has removed by their addresses. */
+  #present(targets: Iterable<TargetAddress>): BalancedMember[] {
+    return [...targets].flatMap((target) => this.#byName.get(nameOf(target)) ?? []);
   }
 
   /** Groups several changes, so that the queue is processed and hash tables are built only once. */
