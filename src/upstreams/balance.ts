@@ -339,7 +339,8 @@ export class Balancer implements Upstreams, Group {
         "nothing runs between requests here; leave it out: failures of requests still eject upstreams";
       throw badOption("check", `${fix} (transport ${transport.name})`);
     }
-    this.#checks.start(transport, this.#members, (checked, reason) => {
+    const remaining = this.#members.filter(({ isDraining }) => !isDraining);
+    this.#checks.start(transport, remaining, (checked, reason) => {
       this.#changed();
       this.#reportChange(reason, (member) => member === checked);
     });
