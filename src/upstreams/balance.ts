@@ -393,14 +393,16 @@ export class Balancer implements Upstreams, Group {
       member.failures++;
       this.#outliers?.record(member.health, nameFailure(result), this.#healths);
     }
-    if (!isOver) return;
-    member.active--;
-    this.active--;
-    this.#queue.free(request);
-    if (member.active === 0 && member.onIdle.length > 0) {
-      for (const resolve of member.onIdle.splice(0)) resolve();
+    if (isOver) {
+      member.active--;
+      this.active--;
+      this.#queue.free(request);
+      if (member.active === 0 && member.onIdle.length > 0) {
+        for (const resolve of member.onIdle.splice(0)) resolve();
+      }
     }
-    this.#queue.pump();
+    // An answered probe or a changed state may let an upstream take requests although the response is not over.
+    if (isOver || isProbe || this.#able === undefined) this.#queue.pump();
   }
 
   /** Whether the retry budget allows one more attempt. The proxy calls it. */
