@@ -181,7 +181,7 @@ export class Balancer implements Upstreams, Group {
       this.#names = new HostNames(resolve === true ? {} : resolve, (name, added, removed) => {
         this.#changeTogether(() => {
           for (const each of added) this.#put(each, name.weight, name.startsSlowly);
-          for (const each of removed) void this.#drain(this.#find(each));
+          for (const each of this.#present(removed)) void this.#drain(each);
         });
       });
     }
@@ -254,13 +254,14 @@ export class Balancer implements Upstreams, Group {
 
   /**
    * Removes an upstream. The upstream gets no new requests, and the promise resolves when its last request is over. A host
-   * name is removed with all of its upstreams.
+   * name is removed with all of its upstreams. One of them, as `{ url, address }`, stays removed until its address has left the
+   * DNS record and is found again.
    */
   async remove(target: TargetAddress): Promise<void> {
     const hostName = this.#findName(target);
     if (hostName === undefined) return this.#drain(this.#find(target));
     this.#names?.remove(hostName);
-    const upstreams = Array.from(hostName.upstreams.values(), (each) => this.#find(each));
+    const upstreams = this.#present(hostName.upstreams.values());
     await Promise.all(upstreams.map((each) => this.#drain(each)));
   }
 
@@ -271,7 +272,7 @@ export class Balancer implements Upstreams, Group {
     if (hostName === undefined) this.#find(target).share = weight;
     else {
       hostName.weight = weight;
-      for (const each of hostName.upstreams.values()) this.#find(each).share = weight;
+      for (const each of this.#present(hostName.upstreams.values())) each.share = weight;
     }
     this.#changed();
   }
@@ -338,7 +339,8 @@ export class Balancer implements Upstreams, Group {
         "nothing runs between requests here; leave it out: failures of requests still eject upstreams";
       throw badOption("check", `${fix} (transport ${transport.name})`);
     }
-    this.#checks.start(transport, this.#members, (checked, reason) => {
+    const remaining = this.#members.filter(({ isDraining }) => !isDraining);
+    this.#checks.start(transport, remaining, (checked, reason) => {
       this.#changed();
       this.#reportChange(reason, (member) => member === checked);
     });
@@ -391,14 +393,16 @@ export class Balancer implements Upstreams, Group {
       member.failures++;
       this.#outliers?.record(member.health, nameFailure(result), this.#healths);
     }
-    if (!isOver) return;
-    member.active--;
-    this.active--;
-    this.#queue.free(request);
-    if (member.active === 0 && member.onIdle.length > 0) {
-      for (const resolve of member.onIdle.splice(0)) resolve();
+    if (isOver) {
+      member.active--;
+      this.active--;
+      this.#queue.free(request);
+      if (member.active === 0 && member.onIdle.length > 0) {
+        for (const resolve of member.onIdle.splice(0)) resolve();
+      }
     }
-    this.#queue.pump();
+    // An answered probe or a changed state may let an upstream take requests although the response is not over.
+    if (isOver || isProbe || this.#able === undefined) this.#queue.pump();
   }
 
   /** Whether the retry budget allows one more attempt. The proxy calls it. */
@@ -520,6 +524,11 @@ export class Balancer implements Upstreams, Group {
     const found = this.#byName.get(name);
     if (found === undefined) throw badOption("target", `there is no upstream ${name}`);
     return found;
+  }
+
+  /** Returns the upstreams of a host name, without those that the app has removed by their addresses. */
+  #present(targets: Iterable<TargetAddress>): BalancedMember[] {
+    return [...targets].flatMap((target) => this.#byName.get(nameOf(target)) ?? []);
   }
 
   /** Groups several changes, so that the queue is processed and hash tables are built only once. */

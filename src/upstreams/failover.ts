@@ -572,7 +572,13 @@ class LeasedAttempt {
     const isFree = this.#lease.options.waits && next.left === this.#left;
     if (picked === undefined && (isFree || this.#nextQuery !== undefined || lease.spendRetry())) {
       query = lease.newQuery(scope);
-      picked = lease.pickAnother(query);
+      try {
+        picked = lease.pickAnother(query);
+      } catch (exception) {
+        // Otherwise, the response would keep its place and its connection.
+        if (response !== undefined) discardBody(response);
+        throw exception;
+      }
     }
     if (picked === undefined) {
       if (response === undefined) throw thrown;

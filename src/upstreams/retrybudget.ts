@@ -57,7 +57,9 @@ export class RetryBudget {
     const now = this.#chance.now();
     const passed = now - this.#at;
     this.#at = now;
-    this.#reserve = Math.min(this.#perSecond, this.#reserve + (passed / 1000) * this.#perSecond);
+    // With a `perSecond` below 1, the reserve grows over several seconds until it is enough for one retry.
+    const most = Math.max(1, this.#perSecond);
+    this.#reserve = Math.min(most, this.#reserve + (passed / 1000) * this.#perSecond);
     // The decay is exponential: with `1 - passed / WINDOW`, the credit would depend on how often this method is called.
     this.#credit *= Math.exp(-passed / WINDOW);
   }

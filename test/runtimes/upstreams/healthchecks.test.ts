@@ -142,6 +142,25 @@ test("`close` ends all checks, even running ones, and `start` begins them again"
   );
 });
 
+test("`close` and `start` do not check an upstream again that is being removed", async () => {
+  const target = balance(["http://a.test", "http://b.test"], { policy: "first", check });
+  const asked: string[] = [];
+  const transport = transportOf(async ({ upstream }) => {
+    asked.push(upstream.host);
+    return respond(200, null);
+  });
+  const request = { method: "GET", path: "/", headers: [], clientAddress: undefined };
+  expect(target.pick(request, [])).toBe("http://a.test");
+  void target.remove("http://a.test");
+  // One of two proxies with this target is closed, and the other one gets a request.
+  target.start(transport);
+  target.close();
+  target.start(transport);
+  await until(() => asked.length > 3, "some checks");
+  expect(asked).not.toContain("a.test");
+  target.close();
+});
+
 test("the option `check` is refused on a runtime where nothing runs between requests", () => {
   const target = balance(["http://a.test"], { check });
   const transport: Transport = {

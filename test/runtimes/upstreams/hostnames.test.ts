@@ -208,6 +208,25 @@ describe("host names with the option `resolve`", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
+  test("an upstream that was removed by its address stays removed, and its host name can be looked up, weighted and removed", async () => {
+    const names = new Names();
+    names.addresses = ["10.0.0.1", "10.0.0.2"];
+    const { target, ask } = make(names, ["http://app.test"], { slowStart: 0 });
+    await ask();
+    await target.remove({ url: "http://app.test", address: "10.0.0.1" });
+    target.setWeight("http://app.test", 2);
+    const asked = names.asked.length;
+    await until(() => names.asked.length > asked + 2, "further lookups");
+    expect(target.states()).toMatchObject([{ name: "http://app.test (10.0.0.2)", weight: 2 }]);
+    names.addresses = ["10.0.0.2", "10.0.0.3"];
+    await until(() => target.states().length === 2, "the change of the record");
+    names.addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+    await until(() => target.states().length === 3, "the return of the address");
+    await target.remove({ url: "http://app.test", address: "10.0.0.1" });
+    await target.remove("http://app.test");
+    expect(target.states()).toEqual([]);
+  });
+
   test("the upstreams of a host name that is added after the first request get their shares gradually", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1"];

@@ -11,7 +11,9 @@ import {
   byHeader,
   byUri,
   consistentHash,
+  type Member,
   type PickRequest,
+  type Policy,
 } from "../../../src/upstreams/balance.ts";
 import { until } from "../../helpers/wait.ts";
 
@@ -162,6 +164,35 @@ describe("an upstream", () => {
       "refusal.message",
       "no place became free within 1 ms: every upstream is down, ejected, or half-open with an unanswered probe",
     );
+  });
+
+  test.each([200, 500])(
+    "a waiting request is sent when the probe is answered with %i, although the body of the answer stays open",
+    async (status) => {
+      const { clock, target } = setUp(2);
+      fail(target, "http://a.test", 5);
+      clock.now = 30_001;
+      const probe = { ...GET };
+      expect(pick(target, probe)).toBe("http://a.test");
+      fail(target, "http://b.test", 5);
+      const waiting = target.pick({ ...GET }, []);
+      expect(target.waiting).toBe(1);
+      const report = { target: "http://a.test", request: probe, error: undefined, latency: 1 };
+      target.report({ ...report, status, isOver: false });
+      expect(target.waiting).toBe(0);
+      expect(await waiting).toBe("http://a.test");
+    },
+  );
+
+  test("a request that waits for a certain upstream is sent to another one when that upstream is ejected", async () => {
+    const policy: Policy = { isSticky: true, pick: ([each]) => each as Member };
+    const { target } = setUp(2, { maxRequests: 1, policy });
+    expect(pick(target)).toBe("http://a.test");
+    const waiting = target.pick({ ...GET }, []);
+    expect(target.waiting).toBe(1);
+    fail(target, "http://a.test", 5);
+    expect(target.waiting).toBe(0);
+    expect(await waiting).toBe("http://b.test");
   });
 
   test("a half-open upstream gets a second probe if the client of the first probe has disconnected", () => {

@@ -273,6 +273,22 @@ describe("a place at an upstream", () => {
     await expect(proxy.fetch(new Request("http://proxy.test/"))).rejects.toThrow("base path");
     expect(results.map(({ isOver }) => isOver)).toEqual([true, true]);
   });
+
+  test("is given back if a policy throws when it is asked for another upstream after a status of `retry.statusCodes`", async () => {
+    let isCancelled = false;
+    const stream = new ReadableStream<Uint8Array>({ cancel: () => void (isCancelled = true) });
+    const answer: Answer = async () => ({ ...respond(503), body: new StreamBody(stream) });
+    let picks = 0;
+    const pick = (able: readonly object[]) => {
+      if (++picks > 1) throw new Error("policy");
+      return able[0] as never;
+    };
+    const retry = { statusCodes: [503] };
+    const { target, ask } = setUp(answer, { retry }, { policy: { pick } });
+    await expect(ask()).rejects.toThrow("policy");
+    expect(isCancelled).toBe(true);
+    expectIdle(target);
+  });
 });
 
 describe("requests that wait", () => {

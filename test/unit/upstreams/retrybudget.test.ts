@@ -51,3 +51,11 @@ test("the retries that `perSecond` allows do not accumulate over seconds without
   clock.now += 60_000;
   expect(drain(budget)).toBe(10);
 });
+
+test("with `perSecond` below 1, one retry is allowed each time that the fractions add up to 1", () => {
+  const { clock, budget } = setUp({ perSecond: 0.5 });
+  for (const passed of [2_000, 2_000, 60_000]) {
+    clock.now += passed;
+    expect(drain(budget)).toBe(1);
+  }
+});
