@@ -2,6 +2,7 @@
  * A mirror for the option `mirror`: `fetchway/mirror`. It gets copies of requests, and its responses are discarded.
  * @module
  */
+import { BytesBody } from "../body/bytes.ts";
 import { ReplayBody, replayOf } from "../body/replay.ts";
 import { type BodySource, pipe, type Sink } from "../body/source.ts";
 import { WatchedBody } from "../body/watched.ts";
@@ -103,7 +104,7 @@ class Copier {
       return request;
     }
     if ((contentLength ?? body.length ?? 0) > maxBody) return request;
-    const kept = new ReplayBody(body, maxBody, contentLength);
+    const kept = new CopiedBody(body, maxBody, contentLength);
     let isOver = false;
     const bodyOver = (): void => {
       if (isOver) return;
@@ -155,6 +156,18 @@ class Copier {
       clearTimeout(timer);
       scope.end();
     }
+  }
+}
+
+/** The body of a request of which a copy is sent. */
+class CopiedBody extends ReplayBody {
+  /**
+   * Bytes in memory count as untouched until they were sent, so that the next attempt sends this body. If it sent only the
+   * bytes, there would be no copy.
+   */
+  override get isUntouched(): boolean {
+    const isUnsent = this.replay === undefined;
+    return super.isUntouched || (isUnsent && this.source instanceof BytesBody);
   }
 }
 

@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts";
 import { mirrorTo } from "../../src/exchange/mirror.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
+import { balance } from "../../src/upstreams/balance.ts";
 import { listen } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { patience, until } from "../helpers/wait.ts";
@@ -88,6 +89,27 @@ test("the mirror gets copies of a request without a body and of a request with a
   await copy.done;
   expect([copy.method, copy.text]).toEqual(["PUT", "one two"]);
 });
+
+test.each<[string, ProxyOptions]>([
+  ["a short `Request`", {}],
+  ["`onRequest`", { onRequest: (draft) => void (draft.body = "x") }],
+])(
+  "a POST with the body of %s gets past a dead upstream, and is copied once",
+  async (_, options) => {
+    const target = balance(["http://127.0.0.1:1", upstream.url], { policy: "round_robin" });
+    const proxy = createProxy({ target, mirror: mirrorTo(mirror.url), ...options });
+    ends.push(() => proxy.destroy());
+    for (let i = 0; i < 2; i++) {
+      const init = { method: "POST", body: "x" };
+      const response = await proxy.fetch(new Request(`http://proxy.test/${i}`, init));
+      expect([response.status, await response.text()]).toEqual([200, "x"]);
+      const copy = await mirror.call(i);
+      await copy.done;
+      expect([copy.method, copy.target, copy.text]).toEqual(["POST", `/${i}`, "x"]);
+    }
+    expect(mirror.calls).toHaveLength(2);
+  },
+);
 
 describe("responses and failures of the mirror", () => {
   test("the client gets the target's response although the mirror, which gets at most 100 copies, never responds", async () => {
