@@ -30,11 +30,11 @@ export interface MirrorOptions {
    * `fetchway/mirror` makes the value from an origin or an object of settings.
    *
    * The client does not wait for a copy, and does not notice its failure: a copy is sent when the request has been sent with
-   * its whole body, and at most 100 copies run at the same time; further requests are not copied then. A copy ends after
-   * `timeout`, or after 60 s if that is `0`. It has the method, the path, the header fields (with cookies and credentials)
-   * and the body that the target gets, after `onRequest`. It passes through no interceptors, is sent only once, and follows no
-   * redirects; upgrades are not copied. On Workers, a copy is lost when the response is over, unless `fetch` of a proxy gets
-   * the Worker's third argument, or `waitUntil` is set.
+   * its whole body (a request without a body is copied even if it then waits or fails), and at most 100 copies run at the same
+   * time; further requests are not copied then. A copy ends after `timeout`, or after 60 s if that is `0`. It has the method,
+   * the path, the header fields (with cookies and credentials) and the body that the target gets, after `onRequest`. It passes
+   * through no interceptors, is sent only once, and follows no redirects; upgrades are not copied. On Workers, a copy is lost
+   * when the response is over, unless `fetch` of a proxy gets the Worker's third argument, or `waitUntil` is set.
    * @example mirrorTo({ target: "http://127.0.0.1:4001", sample: 0.1 })
    */
   mirror?: Mirror;

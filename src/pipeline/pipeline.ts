@@ -2,6 +2,7 @@
  * The order in which a request is processed:
  *
  *     PREPARE      makes the request to the upstream
+ *     plan.mirror  copies the request
  *     plan.send    interceptors, body limit, replay buffer, redirects, `wait`, attempts → transport
  *     FINISH       makes the response to the client
  *
@@ -29,7 +30,11 @@ import { toUpstreamRequest } from "../request/outgoing.ts";
 import { cleanResponse, discardResponse } from "../response/clean.ts";
 import { isApp } from "../target/app.ts";
 import { badTarget, guardEscape, isAsterisk, type Upstream } from "../target/target.ts";
-import { closeSwitched, type UpstreamResponse } from "../transport/message.ts";
+import {
+  closeSwitched,
+  type UpstreamRequest,
+  type UpstreamResponse,
+} from "../transport/message.ts";
 import { type Lease, Scope } from "../transport/scope.ts";
 import type { Tunnel } from "../transport/tunnel.ts";
 import type { AnyTarget, Target, Upstreams } from "../upstreams/upstreams.ts";
@@ -56,7 +61,6 @@ const PREPARE: readonly Step[] = [
   answerMaxForwards,
   measureBody,
   waitForTurn,
-  copyToMirror,
 ];
 
 /** The steps after the response headers have arrived. The last one returns the response. */
@@ -155,11 +159,14 @@ function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Pr
  * one exchange.
  */
 export function forwardAgain(
-  { incoming, context, respond, observation }: Exchange,
+  { incoming, context, respond, observation, request, plan: { mirror } }: Exchange,
   target: Target,
   plan: Plan,
 ): Promise<Response> {
-  return runExchange(begin(incoming, target, plan, context, respond, observation));
+  // A request without a body was already copied. A body is copied when it is sent, which has not happened so far.
+  const isCopied = mirror !== undefined && request?.body === null;
+  const next = isCopied ? { ...plan, mirror: (same: UpstreamRequest) => same } : plan;
+  return runExchange(begin(incoming, target, next, context, respond, observation));
 }
 
 /** Ends an exchange whose request is not sent. */
@@ -170,12 +177,17 @@ function endUnsent({ scope }: Exchange, response: Response): Response {
 }
 
 function sendPrepared(exchange: Sendable): Promise<Response> {
-  const { incoming, plan, scope, request } = exchange;
+  const { incoming, plan, scope } = exchange;
+  let { request } = exchange;
   try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.held !== undefined) {
       // If redirects are followed, another proxy must not begin again: an upstream may have processed the first request.
       scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
+    }
+    if (plan.mirror !== undefined) {
+      request = plan.mirror(request, incoming.waitUntil ?? plan.options.waitUntil);
+      exchange.request = request;
     }
     return plan.send(request, scope).then(
       (received) => conclude(exchange, received),
@@ -440,13 +452,6 @@ async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined>
   scope.pauseIdle(true);
   await scope.orAbort(turn);
   scope.pauseIdle(false);
-}
-
-function copyToMirror(exchange: Exchange): undefined {
-  const { incoming, plan } = exchange;
-  const { request, scope } = exchange as Sendable;
-  if (plan.mirror === undefined || scope.error !== undefined) return;
-  exchange.request = plan.mirror(request, incoming.waitUntil ?? plan.options.waitUntil);
 }
 
 // ── after the response headers have arrived ──

@@ -111,6 +111,34 @@ test.each<[string, ProxyOptions]>([
   },
 );
 
+test("requests that wait for their upstream and move to another proxy are copied once", async () => {
+  const options = { mirror: mirrorTo(mirror.url), wait: 30_000 };
+  const before = createProxy({ ...options, target: "http://127.0.0.1:1" });
+  const after = createProxy({ ...options, target: upstream.url });
+  const server = createServer(before.nodeHandler);
+  const origin = `http://127.0.0.1:${await listen(server)}`;
+  ends.push(() => {
+    server.closeAllConnections();
+    server.close();
+    before.destroy();
+    after.destroy();
+  });
+  const init = { method: "POST", body: "x" };
+  const answers = Promise.all([
+    fetch(`${origin}/get`),
+    fetch(`${origin}/post`, init),
+    before.fetch(new Request("http://proxy.test/bytes", init)),
+  ]);
+  await until(() => before.stats()?.held === 3, "the wait of all requests");
+  before.moveWaiting(() => after);
+  expect((await answers).map(({ status }) => status)).toEqual([200, 200, 200]);
+  // A copy that is sent later than these would be a second one.
+  expect((await after.fetch(new Request("http://proxy.test/last"))).status).toBe(200);
+  await until(() => mirror.calls.some(({ target }) => target === "/last"), "the last copy");
+  const targets = mirror.calls.map(({ target }) => target);
+  expect(targets.toSorted()).toEqual(["/bytes", "/get", "/last", "/post"]);
+});
+
 describe("responses and failures of the mirror", () => {
   test("the client gets the target's response although the mirror, which gets at most 100 copies, never responds", async () => {
     mirror.script = () => {};
