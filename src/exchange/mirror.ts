@@ -144,12 +144,16 @@ class Copier {
   /** Sends a copy, and reads the response. Never rejects, because the outcome of a copy concerns no client. */
   async #deliver(request: UpstreamRequest): Promise<void> {
     const scope = new Scope(NO_CLIENT, 0, 0);
-    const timer = setTimeout(() => scope.abort(tooLate()), this.#timeout);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, this.#timeout);
+    }).then(() => scope.abort(tooLate()));
     try {
       const response = await this.#send(request, scope);
       if (!scope.hasHeaders) scope.headersReceived(false);
-      if (response.body === null) discardBody(response);
-      else await readAndDiscard(response.body);
+      // On Workers, the scope may have ended with the headers, and its abort then does not stop the body.
+      if (response.body !== null) await Promise.race([late, readAndDiscard(response.body)]);
+      discardBody(response);
     } catch {
       request.body?.cancel();
     } finally {
@@ -175,10 +179,7 @@ function tooLate(): ProxyError {
   return new ProxyError("http_response_timeout", { message: "the mirror took too long" });
 }
 
-/**
- * Reads a body and discards it. Resolves when the body has ended or failed, or was cancelled because it is longer than
- * `MAX_READ`.
- */
+/** Reads a body and discards it. Resolves when the body has ended or failed, or is longer than `MAX_READ`. */
 function readAndDiscard(body: BodySource): Promise<void> {
   return new Promise((resolve) => {
     let bytes = 0;
@@ -186,10 +187,7 @@ function readAndDiscard(body: BodySource): Promise<void> {
       memory: "borrowed",
       write(chunk) {
         bytes += chunk.byteLength;
-        if (bytes > MAX_READ) {
-          body.cancel();
-          resolve();
-        }
+        if (bytes > MAX_READ) resolve();
         return true;
       },
       onDrain() {},

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type BuildOptions } from "esbuild";
-import { afterAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { toCapnp } from "../../helpers/capnp.ts";
 import { connect } from "../../helpers/client.ts";
 import { useEcho } from "../../helpers/echo.ts";
@@ -52,21 +52,29 @@ async function get(program: Program, path: string): Promise<Response> {
 
 const forWorkers: BuildOptions = { conditions: ["workerd", "worker"] };
 
-test("a mirrored copy continues after the response only if the third argument of `fetch` has `waitUntil`", async () => {
+describe("a mirror", () => {
   const mirror = new Upstream();
-  await mirror.listen();
-  try {
+  beforeAll(() => mirror.listen());
+  afterEach(() => mirror.reset());
+  afterAll(() => mirror.stop());
+
+  /** Starts a Worker whose proxy gets the third argument of `fetch`, except for the path `/lost`. */
+  function startMirrored(options: string): Promise<Program> {
     const contents = `
       import { createProxy } from "./runtimes/workerd.ts";
       import { mirrorTo } from "./src/exchange/mirror.ts";
-      const proxy = createProxy({ target: "http://127.0.0.1:4000", mirror: mirrorTo("${mirror.url}") });
+      const proxy = createProxy({ mirror: mirrorTo("${mirror.url}"), ${options} });
       export default {
         fetch: (request, env, ctx) => proxy.fetch(request, env, request.url.endsWith("/lost") ? undefined : ctx),
       };`;
-    await using program = await startWorker("mirror", contents, forWorkers);
+    return startWorker("mirror", contents, forWorkers);
+  }
+  const copyOf = (path: string): Call | undefined =>
+    mirror.calls.find(({ target }) => target === path);
+
+  test("gets a copy that continues after the response only if the third argument of `fetch` has `waitUntil`", async () => {
+    await using program = await startMirrored('target: "http://127.0.0.1:4000"');
     mirror.script = () => {};
-    const copyOf = (path: string): Call | undefined =>
-      mirror.calls.find(({ target }) => target === path);
     for (const path of ["/lost", "/kept"]) expect((await get(program, path)).status).toBe(200);
     await until(() => copyOf("/kept") !== undefined, "the copy");
     // Without waitUntil, workerd ends the copy with the response, or never sends it.
@@ -74,9 +82,19 @@ test("a mirrored copy continues after the response only if the third argument of
     await pause(500);
     expect(copyOf("/kept")?.link.isClosed).toBe(false);
     copyOf("/kept")?.reply(200, [], "x");
-  } finally {
-    await mirror.stop();
-  }
+  });
+
+  const impatient = 'target: { fetch: () => new Response("x") }, timeout: 2_500';
+
+  test("is disconnected after `timeout`, although its response has no end", async () => {
+    await using program = await startMirrored(impatient);
+    mirror.script = (call) => {
+      call.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n");
+    };
+    expect((await get(program, "/")).status).toBe(200);
+    const { link } = await mirror.call();
+    await until(() => link.isClosed, "the end of the copy");
+  });
 });
 
 test("explainError names the upstream, and nothing is printed without `onError`", async () => {
