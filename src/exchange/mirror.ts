@@ -75,7 +75,8 @@ class Copier {
   readonly #settings: Required<MirrorSettings>;
   readonly #send: Send;
   readonly #timeout: number;
-  #running = 0;
+  /** The running copies, from the oldest to the newest, with the times at which they end at the latest. */
+  readonly #running: Set<{ readonly end: number }> = new Set();
 
   /**
    * @param send sends a request through the transport
@@ -97,7 +98,7 @@ class Copier {
   copy(request: UpstreamRequest, waitUntil: WaitUntil | undefined): UpstreamRequest {
     const { sample, maxBody } = this.#settings;
     const { body, contentLength, upgrade } = request;
-    if (upgrade !== undefined || this.#running >= MAX_COPIES) return request;
+    if (upgrade !== undefined || this.#isFull()) return request;
     if (sample < 1 && Math.random() >= sample) return request;
     if (body === null) {
       this.#start(request, null, waitUntil);
@@ -116,14 +117,25 @@ class Copier {
     return { ...request, body: new WatchedBody(kept, { bodyOver }) };
   }
 
+  /** Whether the number of running copies is at its limit. */
+  #isFull(): boolean {
+    // On Workers, nothing reports the end of a copy that ends with its request. Such a copy counts until its time is over.
+    for (const copy of this.#running) {
+      if (copy.end > performance.now()) break;
+      this.#running.delete(copy);
+    }
+    return this.#running.size >= MAX_COPIES;
+  }
+
   #start(
     { method, path, headers, host, hints }: UpstreamRequest,
     body: BodySource | null,
     waitUntil: WaitUntil | undefined,
   ): void {
     // Other copies may have started since `copy` compared their number with the limit.
-    if (this.#running >= MAX_COPIES) return;
-    this.#running++;
+    if (this.#isFull()) return;
+    const running = { end: performance.now() + this.#timeout };
+    this.#running.add(running);
     const request: UpstreamRequest = {
       upstream: this.#upstream,
       method,
@@ -137,7 +149,7 @@ class Copier {
     // Send the copy in a later microtask, so that the request itself is sent first.
     const sending = Promise.resolve()
       .then(() => this.#deliver(request))
-      .finally(() => void this.#running--);
+      .finally(() => void this.#running.delete(running));
     waitUntil?.(sending);
   }
 

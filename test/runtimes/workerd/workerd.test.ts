@@ -10,7 +10,7 @@ import { useEcho } from "../../helpers/echo.ts";
 import { readLinkedExample } from "../../project/_example.ts";
 import { Upstream } from "../../helpers/upstream.ts";
 import { startUpstreams } from "../../helpers/upstreams.ts";
-import { pause, until } from "../../helpers/wait.ts";
+import { patience, pause, until } from "../../helpers/wait.ts";
 import { request } from "../../helpers/wire.ts";
 import type { Call } from "../../helpers/link.ts";
 import { type Program, startProgram } from "../../helpers/program.ts";
@@ -94,6 +94,16 @@ describe("a mirror", () => {
     expect((await get(program, "/")).status).toBe(200);
     const { link } = await mirror.call();
     await until(() => link.isClosed, "the end of the copy");
+  });
+
+  test("gets copies again when the time of 100 copies that ended with their requests is over", async () => {
+    await using program = await startMirrored(impatient);
+    for (let i = 0; i < 100; i++) expect((await get(program, "/lost")).status).toBe(200);
+    const isCopied = async (): Promise<boolean> => {
+      expect((await get(program, "/kept")).status).toBe(200);
+      return copyOf("/kept") !== undefined;
+    };
+    await expect.poll(isCopied, { timeout: patience }).toBe(true);
   });
 });
 
