@@ -8,7 +8,7 @@ import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import { quoteInput } from "#fetchway/options";
 import { checkConfig, type ConfigFault } from "./checkconfig.ts";
-import { readDurations } from "./durations.ts";
+import { normalizeConfig } from "./normalizeconfig.ts";
 import { findJsonFault } from "./jsonfault.ts";
 import { describeLink } from "./watchfiles.ts";
 import type { ReadConfig } from "./settings.ts";
@@ -40,7 +40,7 @@ export async function readConfig(
   const written = path.endsWith(".json")
     ? parseJson(path, source)
     : await importConfig(path, source);
-  const config = readDurations(written, (doubt) => onDoubt(`${basename(path)}: ${doubt}`));
+  const config = normalizeConfig(written, (doubt) => onDoubt(`${basename(path)}: ${doubt}`));
   const faults = checkConfig(config);
   if (faults.length > 0) throw toConfigError(path, source, faults);
   return resolvePaths(config as ReadConfig, dirname(path));

@@ -28,7 +28,9 @@ export interface Settings {
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
 
-/** A checked config file, in which durations are milliseconds, and the paths of files are absolute. */
+/**
+ * A checked config file, in which durations are milliseconds, the paths of files are absolute, and no option is `undefined`.
+ */
 export interface ReadConfig extends ProxyDefaults {
   readonly server?: ServerOptions;
   readonly target?: RouteOptions["target"];

@@ -7,6 +7,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { checkConfig } from "../../command/config/checkconfig.ts";
 import { findJsonFault } from "../../command/config/jsonfault.ts";
 import { ConfigError, readConfig } from "../../command/config/loadconfig.ts";
+import { toSettings } from "../../command/config/settings.ts";
+import { serverDefaults } from "../../command/flags/commandoptions.ts";
 import { startProgram } from "../helpers/program.ts";
 import { within } from "../helpers/wait.ts";
 
@@ -51,6 +53,29 @@ describe("a valid config file", () => {
     expect(await readConfig(write(name, source))).toEqual({ target });
     expect(await readConfig(write(name, source.replace("4000", "5000")))).toEqual({
       target: target.replace("4000", "5000"),
+    });
+  });
+
+  test("may have options that are undefined, to which their defaults apply", async () => {
+    const unset = Object.keys(serverDefaults).map((name) => `${name}: undefined`);
+    const source = `export default {
+  target: "${target}",
+  timeout: 5000,
+  pool: { maxSockets: 7, tls: undefined },
+  balance: undefined,
+  server: { ${unset.join()} },
+  routes: [{ match: "/a", target: "${target}", timeout: undefined, pool: { maxSockets: undefined } }],
+};`;
+    const config = await readConfig(write("undefined.mjs", source));
+    const flags = { server: {}, proxy: {}, routes: [], target: undefined };
+    const trust = { tls: { ca: "pem" } };
+    const options = { target, timeout: 5000, pool: { maxSockets: 7, ...trust } };
+    expect(toSettings(flags, config, trust)).toStrictEqual({
+      server: serverDefaults,
+      routes: [
+        { match: ["/a"], options },
+        { match: ["/"], options },
+      ],
     });
   });
 });
@@ -163,6 +188,11 @@ describe("a wrong config file", () => {
       "b.mjs",
       "export default () => ({});",
       "b.mjs: export the config itself, not a function or a promise",
+    ],
+    [
+      "o.mjs",
+      `export default { target: "${target}",\n  tiemout: undefined };`,
+      "o.mjs:2: tiemout: there is no such option; did you mean `timeout`?",
     ],
     [
       "o.json",

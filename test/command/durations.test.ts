@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readDurations } from "../../command/config/durations.ts";
+import { normalizeConfig } from "../../command/config/normalizeconfig.ts";
 import { readConfig } from "../../command/config/loadconfig.ts";
 import type { Config } from "../../command/config.ts";
 import { serverSchema } from "../../command/flags/commandoptions.ts";
@@ -195,10 +195,10 @@ describe("a config file with durations", () => {
     }
     const app = new App();
     const config = { target: app, route: "1s", routes: [{ match: "/", target: app }] };
-    expect(readDurations(config)).toEqual(config);
-    expect((readDurations({ ...config, timeout: "1s" }) as { target: App }).target).toBe(app);
+    expect(normalizeConfig(config)).toEqual(config);
+    expect((normalizeConfig({ ...config, timeout: "1s" }) as { target: App }).target).toBe(app);
     for (const wrong of [undefined, null, "1s", [], { routes: "1s" }, { pool: "1s" }]) {
-      expect(readDurations(wrong)).toBe(wrong);
+      expect(normalizeConfig(wrong)).toBe(wrong);
     }
   });
 });

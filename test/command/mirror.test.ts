@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { checkConfig } from "../../command/config/checkconfig.ts";
-import { readDurations } from "../../command/config/durations.ts";
+import { normalizeConfig } from "../../command/config/normalizeconfig.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { command } from "./_command.ts";
 
@@ -51,7 +51,7 @@ test.each([
   [{ target: "http://a.test", maxBody: "x" }, "mirror: maxBody: use a number of bytes"],
   [{ target: "http://a.test", smaple: 1 }, "mirror: smaple: there is no such option"],
 ])("a config file with mirror: %j is refused with the fix", (value, message) => {
-  const config = readDurations({ target: "http://127.0.0.1:4000", mirror: value });
+  const config = normalizeConfig({ target: "http://127.0.0.1:4000", mirror: value });
   const [{ text } = { text: "" }, ...others] = checkConfig(config);
   expect(text.slice(0, message.length)).toBe(message);
   expect(others).toEqual([]);

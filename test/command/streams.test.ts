@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { checkConfig } from "../../command/config/checkconfig.ts";
 import { checkLine } from "../../command/config/checkline.ts";
-import { readDurations } from "../../command/config/durations.ts";
+import { normalizeConfig } from "../../command/config/normalizeconfig.ts";
 import { parse } from "../../command/flags/parse.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { until, within } from "../helpers/wait.ts";
@@ -85,13 +85,15 @@ test.each([
     "firstByteTimout: there is no such option; did you mean `firstByteTimeout`?",
   ],
 ])("the config %j is refused with a message that says how to fix it", (config, message) => {
-  const [fault] = checkConfig(readDurations(config));
+  const [fault] = checkConfig(normalizeConfig(config));
   expect(fault?.text.slice(0, message.length)).toBe(message);
 });
 
 test.each([{ heartbeat: 0 }, { heartbeat: "15s", firstByteTimeout: "5s" }])(
   "the config %j is valid",
   (config) => {
-    expect(checkConfig(readDurations({ target: "http://localhost:4000", ...config }))).toEqual([]);
+    expect(checkConfig(normalizeConfig({ target: "http://localhost:4000", ...config }))).toEqual(
+      [],
+    );
   },
 );

@@ -1,4 +1,7 @@
-/** Durations and sizes in a config file, such as `timeout: "10s"`. The options of a proxy itself take only numbers. */
+/**
+ * What a config file may contain in addition to the options of a proxy itself: durations and sizes as texts, such as
+ * `timeout: "10s"`, and options that are `undefined`, such as `host: process.env.HOST`.
+ */
 import { isRecord, type Kind, poolSchema, type Table, upstreamSchema } from "#fetchway/options";
 import { serverSchema } from "../flags/commandoptions.ts";
 import { isDoubtful, parseDuration, parseSize } from "../flags/duration.ts";
@@ -18,11 +21,11 @@ function groupOf(members: Table): Table[string] {
 }
 
 /**
- * Returns a config with milliseconds in place of durations, and bytes in place of sizes. All other values stay as they are,
- * whether valid or not.
+ * Returns a config with milliseconds in place of durations, with bytes in place of sizes, and without the options that are
+ * `undefined`, so that their defaults apply. All other values stay as they are, whether valid or not.
  * @param onDoubt called with a warning about each number that is probably meant in seconds
  */
-export function readDurations(config: unknown, onDoubt: OnDoubt = () => {}): unknown {
+export function normalizeConfig(config: unknown, onDoubt: OnDoubt = () => {}): unknown {
   const read = readMembers(config, configTable, "", onDoubt);
   if (!isRecord(read) || !Array.isArray(read["routes"])) return read;
   const routes = read["routes"].map((route: unknown, index) =>
@@ -34,15 +37,16 @@ export function readDurations(config: unknown, onDoubt: OnDoubt = () => {}): unk
 /** @param label the text before the option names in warnings, such as `pool.` */
 function readMembers(options: unknown, table: Table, label: string, onDoubt: OnDoubt): unknown {
   if (!isRecord(options)) return options;
-  const entries = Object.entries(options).map(([name, value]) => {
+  const read = Object.entries(options).flatMap(([name, value]): [string, unknown][] => {
     const kind = Object.hasOwn(table, name) ? table[name]?.kind : undefined;
-    if (kind === undefined) return [name, value] as const;
-    return [name, readValue(value, kind, name, label, onDoubt)] as const;
+    if (kind === undefined) return [[name, value]];
+    return value === undefined ? [] : [[name, readValue(value, kind, name, label, onDoubt)]];
   });
+  const isUnchanged =
+    read.length === Object.keys(options).length &&
+    read.every(([name, value]) => value === options[name]);
   // If no value has changed, return the object itself: a copy would lose its prototype, which a target that is an app needs.
-  return entries.some(([name, value]) => value !== options[name])
-    ? Object.fromEntries(entries)
-    : options;
+  return isUnchanged ? options : Object.fromEntries(read);
 }
 
 function readValue(
