@@ -122,7 +122,9 @@ function checkRoutes(routes: unknown): ConfigFault[] {
     const wrong = when === undefined ? undefined : checkCondition(when);
     if (wrong !== undefined)
       faults.unshift({ text: `${label}when: ${wrong}`, key: "when", ...place });
-    for (const text of checkMatch(match, when, label, taken)) {
+    // A wrong condition may contain anything, so only a valid one is compared with those of other routes.
+    const condition = wrong === undefined ? when : index;
+    for (const text of checkMatch(match, condition, label, taken)) {
       faults.unshift({ text, key: "match", ...place });
     }
     return faults;
@@ -138,7 +140,7 @@ function nameRoute(match: unknown, index: number): string {
 
 function checkMatch(
   match: unknown,
-  when: unknown,
+  condition: unknown,
   label: string,
   taken: Map<string, string>,
 ): string[] {
@@ -148,7 +150,7 @@ function checkMatch(
   return patterns.flatMap((pattern) => {
     const wrong = checkPattern(pattern);
     if (wrong !== undefined) return [`${label}match: ${wrong}`];
-    const name = JSON.stringify([normalizePattern(pattern as string), when]);
+    const name = JSON.stringify([normalizePattern(pattern as string), condition]);
     const other = taken.get(name);
     taken.set(name, label);
     if (other === undefined) return [];

@@ -51,7 +51,7 @@ export function reloadConfig(
     try {
       await apply();
     } catch (error) {
-      for (const problem of explainAll(error)) printError(problem);
+      for (const problem of explainAny(error)) printError(problem);
       printError(`${name} is not applied: the routes stay as they are`);
     }
   });
@@ -67,9 +67,21 @@ export function assertRouted(name: string, { routes }: Settings): void {
   if (routes.length === 0) throw new UsageError(`${name}: there is no route: add target or routes`);
 }
 
-/** Returns the messages of an error, one line each. A `ConfigError` may have several. */
+/**
+ * Returns the messages of an error, one line each. A `ConfigError` may have several.
+ * @throws the error itself, if it is no mistake of the user
+ */
 export function explainAll(error: unknown): readonly string[] {
   return error instanceof ConfigError ? error.problems : [explain(error)];
+}
+
+/** Like `explainAll`, but returns a message for every error, because no reload may end the process. */
+function explainAny(error: unknown): readonly string[] {
+  try {
+    return explainAll(error);
+  } catch {
+    return [String(error)];
+  }
 }
 
 /** Returns why the command would not start with the certificate of a config file; undefined if it would. */

@@ -325,6 +325,7 @@ export default {
       [{ headers: { "a b": "1" } }, 'headers: "a b" is not a field name'],
       [{ headers: { a: true } }, 'headers: "a": use a text in which * stands for any characters'],
       [{ query: ["v"] }, 'query: use an object such as { version: "2" }'],
+      [{ query: { v: 1n } }, 'query: "v": use a text in which * stands for any characters'],
     ];
     const routes = wrong.map(([when], i) => ({ match: `/${i}`, when, target }));
     const texts = checkConfig({ routes }).map(({ text }) => text);

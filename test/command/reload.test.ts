@@ -171,6 +171,12 @@ describe.each([
     await program.printed(
       /\.mjs:3: timeout: use whole milliseconds or a text such as "10s", 0 for no limit\n/,
     );
+    // Code of the file may throw when the command reads the options.
+    writeFileSync(
+      path(),
+      'export default {\n  get target() { throw new Error("no such port"); },\n};\n',
+    );
+    await program.printed(/fetchway: Error: no such port\n.* is not applied: the routes stay/);
     expect(await ask(`${origin}/changed`)).toBe(`200 /changed ${RELOADS}`);
 
     // On SIGHUP, the command reads the file even if it has not changed. A change of `stopTimeout` needs a restart.
