@@ -160,5 +160,5 @@ async function printInspection(
 }
 
 function takesAll({ routes }: Settings): boolean {
-  return routes.some(({ match }) => match.includes("/"));
+  return routes.some(({ match, when }) => when === undefined && match.includes("/"));
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { text } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { getRaw, listening } from "./_command.ts";
+import { getRaw, listening, upstream } from "./_command.ts";
 
 describe("--demo", () => {
   const hasCurl = spawnSync("curl", ["--version"]).status === 0;
@@ -58,5 +58,13 @@ describe("--demo", () => {
     const paths = ["/status/204", "/status/599", "/status/999", "/echo", "/no"];
     const responses = await Promise.all(paths.map((path) => fetch(origin + path)));
     expect(responses.map(({ status }) => status)).toEqual([204, 599, 400, 400, 404]);
+  });
+
+  test("gets the requests that no route matches, also beside a route for all paths with a condition", async () => {
+    upstream.handler = (_, res) => res.end("the route");
+    const { origin } = await listening(`--demo --route "/=${upstream.url} --when-method POST"`);
+    const ask = async (method: string): Promise<string> => (await fetch(origin, { method })).text();
+    expect(await ask("GET")).toContain("This page came through fetchway");
+    expect(await ask("POST")).toBe("the route");
   });
 });
