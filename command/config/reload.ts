@@ -3,7 +3,6 @@ import { basename } from "node:path";
 import { UsageError } from "../flags/read.ts";
 import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 import { type CertificatePaths, readCertificate } from "../serve/certificate.ts";
-import type { Router } from "../serve/routes.ts";
 import { runAgain } from "../serve/runagain.ts";
 import { ConfigError, readConfig } from "./loadconfig.ts";
 import { explain } from "./problems.ts";
@@ -14,16 +13,16 @@ import { watchFiles } from "./watchfiles.ts";
 const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
 
 /**
- * Reloads a config file when it changes, and passes its routes to the router. If the file has a mistake, or no route, the
- * running routes are kept.
+ * Reloads a config file when it changes. If the file has a mistake, or no route, the running routes are kept.
  * @param compose makes settings from the file and the flags
+ * @param use applies the settings, except the options of the server; throws if the routes have a mistake
  * @returns a function that reloads the file whether it has changed or not
  */
 export function reloadConfig(
   path: string,
   settings: Settings,
   compose: (file: ReadConfig) => Settings,
-  router: Pick<Router, "update">,
+  use: (next: Settings) => void,
 ): () => void {
   const name = basename(path);
   let current = settings;
@@ -31,7 +30,7 @@ export function reloadConfig(
   async function apply(): Promise<void> {
     const next = compose(await readConfig(path, printWarning));
     assertRouted(name, next);
-    router.update(next.routes);
+    use(next);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));
     printNotice(`${name} has been reloaded: ${describeRoutes(next.routes.length, kept.length)}`);
     for (const option of findChanged(current.server, next.server)) {
@@ -44,7 +43,7 @@ export function reloadConfig(
     }
     // The server still has the options with which it was started, so compare the next reload with these, not with
     // `next.server`.
-    current = { server: current.server, routes: next.routes };
+    current = { ...next, server: current.server };
   }
 
   const reload = runAgain(async () => {

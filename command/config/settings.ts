@@ -24,6 +24,8 @@ export interface RouteSettings {
 export interface Settings {
   readonly server: ServerSettings;
   readonly routes: readonly RouteSettings[];
+  /** The trusted proxies of the flags, or else of the config file; a route may have others. */
+  readonly trustProxy?: ProxyDefaults["trustProxy"];
 }
 
 type ProxyDefaults = Partial<Omit<RouteOptions, "target">>;
@@ -91,6 +93,7 @@ export function toSettings(
     // Users may write an IPv6 address in brackets, as in a URL; the server needs it without them.
     server: { ...all, host: all.host.replace(/^\[(.*)\]$/, "$1") },
     routes: [...given, ...left],
+    trustProxy: own.trustProxy ?? defaults.trustProxy,
   };
 }
 

@@ -13,8 +13,8 @@ export function makeSecret(): string {
  * With the same name, the cookie of one route would replace the cookie of another.
  * @param secret the same for all workers, and after a reload of the config file
  */
-export function fillCookies({ server, routes }: Settings, secret: string): Settings {
-  return { server, routes: routes.map((route) => fillCookie(route, secret)) };
+export function fillCookies(settings: Settings, secret: string): Settings {
+  return { ...settings, routes: settings.routes.map((route) => fillCookie(route, secret)) };
 }
 
 function fillCookie(route: RouteSettings, secret: string): RouteSettings {

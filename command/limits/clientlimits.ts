@@ -149,7 +149,7 @@ export function lacksHost(req: {
  * Returns the addresses that are exempt from `maxPerAddress`: those of trusted proxies, whose connections carry the requests of
  * many clients.
  */
-export function readExempt({ trustProxy = false }: Pick<ProxyOptions, "trustProxy">): Trust {
+export function readExempt(trustProxy: ProxyOptions["trustProxy"] = false): Trust {
   return createTrust(trustProxy);
 }
 

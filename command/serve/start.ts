@@ -100,12 +100,13 @@ export async function start(
   const status = worker === undefined ? await observers.listen(() => router.stats()) : undefined;
   checkRedirect(server, nameOption);
   const certificate = readCertificate(server, nameOption);
+  let isExempt = readExempt(settings.trustProxy);
   const front = await listen(addCors(router.answer, server), {
     ...server,
     limits: server,
     certificate,
     websocket: router.websocket,
-    isExempt: readExempt({ ...file, ...given.proxy }),
+    isExempt: (address) => isExempt(address),
     worker: worker?.begin,
     report: observers.report,
   });
@@ -124,7 +125,13 @@ export async function start(
   printStats(router, server.stats);
   const reloads: (() => void)[] = [];
   if (certificate !== undefined) reloads.push(reloadCertificate(front.server, server, nameOption));
-  if (path !== undefined) reloads.push(reloadConfig(path, settings, compose, router));
+  if (path !== undefined) {
+    const use = (next: Settings): void => {
+      router.update(next.routes);
+      isExempt = readExempt(next.trustProxy);
+    };
+    reloads.push(reloadConfig(path, settings, compose, use));
+  }
   const { stop, end } = createStop(front, router, server.stopTimeout, () => observers.close());
   handleSignals({
     stop() {

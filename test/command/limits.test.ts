@@ -371,10 +371,10 @@ describe.concurrent.each(["tls", "plain"])("over HTTP/2 (%s)", (kind) => {
 describe("at the limits for connections", () => {
   let proxy: Command;
   let capped = 0;
-  const open = (localAddress: string): Raw =>
-    new Raw(connect({ port: capped, host: "127.0.0.1", localAddress }));
-  const ask = async (localAddress: string): Promise<string> => {
-    const client = open(localAddress);
+  const open = (localAddress: string, at = capped): Raw =>
+    new Raw(connect({ port: at, host: "127.0.0.1", localAddress }));
+  const ask = async (localAddress: string, at?: number): Promise<string> => {
+    const client = open(localAddress, at);
     client.socket.write(head("GET /", "Connection: close"));
     await within(client.closed, "the end");
     return client.received.slice(0, 12);
@@ -442,6 +442,31 @@ describe("at the limits for connections", () => {
     expect(counted).toMatch(/^fetchway_client_connections_evicted_total 1$/m);
     expect(counted).toMatch(/^fetchway_slow_clients_total\{reason="read"\} 0$/m);
     for (const { socket } of busy) socket.destroy();
+  });
+
+  test("a proxy that a changed config file trusts has no limit for its address from then on", async () => {
+    const path = join(folder, "trusting.json");
+    const write = (trustProxy: string[]): void =>
+      writeFileSync(path, JSON.stringify({ target, trustProxy, server: { maxPerAddress: 1 } }));
+    write([]);
+    const trusting = new Command(`--config ${path} --port 0 --log off`);
+    try {
+      const at = Number(new URL(await trusting.origin()).port);
+      const busy = open("127.0.0.9", at);
+      busy.socket.write(head("GET /endless"));
+      await busy.until(/^HTTP\/1\.1 200 /);
+      busy.socket.pause();
+      expect(await ask("127.0.0.9", at)).toBe("");
+      write(["127.0.0.9"]);
+      await trusting.says(/has been reloaded/);
+      expect(await ask("127.0.0.9", at)).toBe("HTTP/1.1 200");
+      write([]);
+      await trusting.says(/has been reloaded[^]+has been reloaded/);
+      expect(await ask("127.0.0.9", at)).toBe("");
+      busy.socket.destroy();
+    } finally {
+      await trusting.kill();
+    }
   });
 });
 
