@@ -51,6 +51,8 @@ export class Router {
   #table: RouteTable = { routes: [], patterns: new PatternMap(), only: undefined };
   readonly #retired: Map<LiveRoute, number> = new Map();
   #sweeping: ReturnType<typeof setInterval> | undefined;
+  /** The sums of the counters of all removed routes whose connections are closed, because counters must not decrease. */
+  #ended: PoolStats | undefined;
   #server: Server | undefined;
   #admit: (message: IncomingMessage) => boolean = () => true;
   readonly #prepare: (options: RouteOptions) => RouteOptions;
@@ -146,9 +148,10 @@ export class Router {
     return (this.#none.proxy as { websocket?: unknown }).websocket;
   }
 
-  /** Returns the counters of the connections of all routes; undefined where the runtime has none. */
+  /** Returns the counters of the connections of all routes, also removed ones; undefined where the runtime has none. */
   stats(): PoolStats | undefined {
     const all = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
+    if (this.#ended !== undefined) all.push(this.#ended);
     for (const { proxy } of this.#retired.keys()) {
       const stats = proxy.stats();
       // A removed route sends no further requests, so the health of its upstreams is outdated.
@@ -239,10 +242,17 @@ export class Router {
     (this.#sweeping as { unref?(): void }).unref?.();
   }
 
+  #keep(stats: PoolStats | undefined): void {
+    if (stats === undefined) return;
+    const { maxSockets: _, ...counters } = endStats({ ...stats, upstreams: [] });
+    this.#ended = mergeStats(this.#ended === undefined ? [counters] : [this.#ended, counters]);
+  }
+
   #sweep(): void {
     for (const [route, time] of this.#retired) {
       if (performance.now() < time || route.running > 0 || isBusy(route.proxy)) continue;
       this.#retired.delete(route);
+      this.#keep(route.proxy.stats());
       void route.proxy.close();
     }
     if (this.#retired.size > 0) return;
@@ -334,7 +344,7 @@ function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" 
   return { upstreams: [...merged.values()], waiting };
 }
 
-/** Returns the final counters of a process that has ended. The counters of its upstreams remain, with the weight 0. */
+/** Returns the final counters of a process or a route that has ended. The counters of its upstreams remain, with the weight 0. */
 export function endStats(stats: PoolStats): PoolStats {
   const upstreams = stats.upstreams?.map((each): UpstreamStats[number] => ({
     ...each,

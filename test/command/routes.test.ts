@@ -4,6 +4,7 @@ import { advisory } from "../conformance/advisory.ts";
 import { describeRoute, type RouteCondition } from "../../command/serve/routecondition.ts";
 import { mergeStats, Router } from "../../command/serve/routes.ts";
 import type { RouteSettings } from "../../command/config/settings.ts";
+import { FakeTransport } from "../helpers/fakes.ts";
 import { Counters, type PoolStats } from "../../src/transport/stats.ts";
 import type { RequestEnd } from "../../src/options/observationoptions.ts";
 
@@ -276,6 +277,39 @@ test("the proxy of a removed route is closed some seconds later, but not before 
     expect(router.retired).toBe(0);
     // No timer is left.
     expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("the counters of a removed route remain after its proxy is closed, but not its limit and its upstreams", () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  try {
+    const routeWith = (created: number, maxSockets: number): RouteSettings => {
+      const counters = {
+        ...new Counters(maxSockets).stats(() => ({})),
+        created,
+        requests: created,
+      };
+      const transport = Object.assign(new FakeTransport(), { stats: () => counters });
+      return { match: ["/"], options: { target: [`http://10.0.0.${created}`], transport } };
+    };
+    const router = new Router([routeWith(1, 9)]);
+    for (const created of [2, 4]) {
+      router.update([routeWith(created, 5)]);
+      vi.advanceTimersByTime(60_000);
+    }
+    expect(router.retired).toBe(0);
+    expect(router.stats()).toMatchObject({
+      created: 7,
+      closed: 3,
+      requests: 7,
+      requestsPerSocket: 1,
+      maxSockets: 5,
+      origins: {},
+      upstreams: [{ name: "http://10.0.0.4" }],
+    });
+    router.destroy();
   } finally {
     vi.useRealTimers();
   }
