@@ -7,6 +7,7 @@ import {
   type Explanation,
 } from "#fetchway";
 import { authorityOf, pathOf } from "#fetchway/requests";
+import type { StateChange } from "#fetchway/upstreams";
 import type { Server, ServerRequest } from "srvx";
 import { isSame, type RouteSettings } from "../config/settings.ts";
 import { type RouteOptions, toProxyOptions } from "../flags/severalupstreams.ts";
@@ -176,9 +177,19 @@ export class Router {
   #open(settings: RouteSettings): LiveRoute {
     const { match, when, options } = settings;
     const named = match.length === 0 ? {} : { route: describeRoute(settings) };
-    const prepared = toProxyOptions({ ...named, ...this.#prepare(options) });
+    const prepared = { ...named, ...this.#prepare(options) };
+    const { balance } = prepared;
+    if (balance?.onStateChange !== undefined) {
+      // The upstreams of a removed route are checked until its last tunnel ends. Their states are outdated, as in `stats`.
+      const onStateChange = (change: StateChange): void => {
+        if (!this.#retired.has(route)) balance.onStateChange?.(change);
+      };
+      prepared.balance = { ...balance, onStateChange };
+    }
     const accepts = when && compileCondition(when);
-    return { settings, proxy: createProxy(prepared), accepts, running: 0 };
+    const proxy = createProxy(toProxyOptions(prepared));
+    const route: LiveRoute = { settings, proxy, accepts, running: 0 };
+    return route;
   }
 
   /** Makes a route with a fixed response. The route has a proxy, so that its requests are reported like all others. */

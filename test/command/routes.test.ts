@@ -4,9 +4,11 @@ import { advisory } from "../conformance/advisory.ts";
 import { describeRoute, type RouteCondition } from "../../command/serve/routecondition.ts";
 import { mergeStats, Router } from "../../command/serve/routes.ts";
 import type { RouteSettings } from "../../command/config/settings.ts";
-import { FakeTransport } from "../helpers/fakes.ts";
+import { FakeTransport, fakeResponse } from "../helpers/fakes.ts";
 import { Counters, type PoolStats } from "../../src/transport/stats.ts";
 import type { RequestEnd } from "../../src/options/observationoptions.ts";
+import type { UpstreamResponse } from "../../src/transport/message.ts";
+import type { BalanceOptions } from "../../src/upstreams/balanceoptions.ts";
 
 /** Returns a route to an app that answers with its name and the path that it received. */
 function routeTo(name: string, match: string, more: object = {}): RouteSettings {
@@ -336,6 +338,30 @@ test("an upstream of several routes is shown with its worst state, and its state
   router.update([several(["http://b", "http://c"])]);
   expect(router.retired).toBe(1);
   expect(namesOf()).toEqual(["http://b", "http://c"]);
+  router.destroy();
+});
+
+test("a change of an upstream's state is reported by the routes, but not by removed ones", async () => {
+  const reported: string[] = [];
+  const settings = (name: string): [RouteSettings, PromiseWithResolvers<UpstreamResponse>] => {
+    const answer = Promise.withResolvers<UpstreamResponse>();
+    const balance: BalanceOptions = {
+      outliers: { consecutiveFailures: 1 },
+      onStateChange: ({ state }) => void reported.push(`${name} ${state}`),
+    };
+    const transport = new FakeTransport(() => answer.promise);
+    const target = ["http://10.0.0.1", "http://10.0.0.2"];
+    return [{ match: ["/"], options: { target, balance, transport, retry: false } }, answer];
+  };
+  const [old, oldAnswer] = settings("old");
+  const [now, nowAnswer] = settings("new");
+  const router = new Router([old]);
+  const answers = [ask(router, "http://a/")];
+  router.update([now]);
+  answers.push(ask(router, "http://a/"));
+  for (const { resolve } of [oldAnswer, nowAnswer]) resolve(fakeResponse({ status: 502 }));
+  await Promise.all(answers);
+  expect(reported).toEqual(["new ejected"]);
   router.destroy();
 });
 
