@@ -12,23 +12,25 @@ import { watchFiles } from "./watchfiles.ts";
 /** The options of the server that can change without a restart. */
 const LIVE: ReadonlySet<string> = new Set(["ca", "insecure"]);
 
+/** Makes settings from a config file and the flags. `onDoubt` is called with a warning about each doubtful option. */
+export type Compose = (file: ReadConfig, onDoubt?: (warning: string) => void) => Settings;
+
 /**
  * Reloads a config file when it changes. If the file has a mistake, or no route, the running routes are kept.
- * @param compose makes settings from the file and the flags
  * @param use applies the settings, except the options of the server; throws if the routes have a mistake
  * @returns a function that reloads the file whether it has changed or not
  */
 export function reloadConfig(
   path: string,
   settings: Settings,
-  compose: (file: ReadConfig) => Settings,
+  compose: Compose,
   use: (next: Settings) => void,
 ): () => void {
   const name = basename(path);
   let current = settings;
 
   async function apply(): Promise<void> {
-    const next = compose(await readConfig(path, printWarning));
+    const next = compose(await readConfig(path, printWarning), printWarning);
     assertRouted(name, next);
     use(next);
     const kept = next.routes.filter((route) => current.routes.some((each) => isSame(each, route)));

@@ -88,18 +88,23 @@ function readAuthorities(path: string, name: string): string[] {
   });
 }
 
+/** Returns the warning about the option `insecure`. */
+export function warnOfInsecure(nameOption: NameServerOption): string {
+  return `${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`;
+}
+
 /**
- * Returns the TLS options for connections to upstreams, and prints a warning if they are not safe.
+ * Returns the TLS options for connections to upstreams.
+ * @param onDoubt called with a warning if they are not safe
  * @throws UsageError that names the option and the fix
  */
 export function readTrust(
   { ca, insecure }: TrustOptions,
   nameOption: NameServerOption,
+  onDoubt: (warning: string) => void = () => {},
 ): TlsOptions | undefined {
   if (insecure === true) {
-    printWarning(
-      `${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`,
-    );
+    onDoubt(warnOfInsecure(nameOption));
     return { rejectUnauthorized: false };
   }
   return ca === undefined ? undefined : { ca: readAuthorities(ca, nameOption("ca")) };

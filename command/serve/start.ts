@@ -2,11 +2,10 @@
 import { basename } from "node:path";
 import process from "node:process";
 import { readConfig } from "../config/loadconfig.ts";
-import { assertRouted, reloadConfig } from "../config/reload.ts";
+import { assertRouted, type Compose, reloadConfig } from "../config/reload.ts";
 import {
   nameAsWritten,
   type NameServerOption,
-  type ReadConfig,
   type Settings,
   toSettings,
 } from "../config/settings.ts";
@@ -56,9 +55,9 @@ export async function start(
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
   const secret = worker?.begin.secret ?? makeSecret();
-  const compose = (file: ReadConfig): Settings => {
+  const compose: Compose = (file, onDoubt) => {
     const name = nameAsWritten(given.server, file);
-    const tls = readTrust({ ...file.server, ...given.server }, name);
+    const tls = readTrust({ ...file.server, ...given.server }, name, onDoubt);
     const base = tls === undefined ? {} : { tls };
     const composed = toSettings(flags, file, base);
     // The demo upstream gets the requests that no route matches.
@@ -67,11 +66,12 @@ export async function start(
     refuseOwnAddress(full);
     return fillCookies(full, secret);
   };
-  const file = path === undefined ? {} : await readConfig(path, (doubt) => doubts.push(doubt));
+  const onDoubt = (doubt: string): void => void doubts.push(doubt);
+  const file = path === undefined ? {} : await readConfig(path, onDoubt);
   if (given.line.demo === true && demo === undefined && !takesAll(toSettings(flags, file))) {
     ({ address: demo } = await listen(answerDemo, { port: 0, host: LOOPBACK }));
   }
-  const settings = compose(file);
+  const settings = compose(file, onDoubt);
   if (path !== undefined) assertRouted(basename(path), settings);
   const [missing] = findMissingLimits(Object.keys(file.server ?? {}), (name) => `server.${name}`);
   if (missing !== undefined) throw new UsageError(missing);

@@ -11,6 +11,7 @@ import { chooseLogForm } from "../log/requestlog.ts";
 import { renderBanner, renderFewFiles, renderHint } from "../serve/banner.ts";
 import {
   type CertificatePaths,
+  warnOfInsecure,
   watchCertificate,
   type WatchedCertificate,
 } from "../serve/certificate.ts";
@@ -112,6 +113,9 @@ export async function startWorkers(
     const next = await supervisor.replace(why);
     if (next === undefined || path === undefined) return;
     followCertificate(next);
+    if (next["insecure"] === "true" && before["insecure"] !== "true") {
+      printWarning(warnOfInsecure((option) => `server.${option}`));
+    }
     for (const option of OF_PARENT) {
       if (next[option] === before[option]) continue;
       printWarning(`${basename(path)}: server.${option} has changed: restart the command for that`);

@@ -338,6 +338,18 @@ describe("a config file with TLS options", () => {
     const proxy = command(config({ insecure: true }));
     await proxy.warns(/^fetchway: server\.insecure accepts any certificate/);
   });
+
+  test("with workers, the parent alone warns, and warns as well if a changed file accepts any certificate", async () => {
+    const warning = /insecure accepts any certificate/g;
+    const flag = command(`${config({})} --port 0 --workers 2 --insecure`);
+    const file = command(`${config({ insecure: false })} --port 0 --workers 2`);
+    await Promise.all([flag.origin(), file.origin()]);
+    expect(flag.stderr.match(warning)).toHaveLength(1);
+    expect(file.stderr).not.toMatch(warning);
+    config({ insecure: true });
+    await file.warns(/server\.insecure accepts any certificate/);
+    expect(file.stderr.match(warning)).toHaveLength(1);
+  });
 });
 
 test("a certificate file that begins with other text is accepted", () => {
