@@ -16,6 +16,9 @@ export interface HarPair {
   readonly value: string;
 }
 
+/** Begins the part of `comment` that names the content codings which a recorded body still has. */
+export const STILL_CODED = "in the content coding";
+
 /** A body. HAR does not define the members that begin with `_`. */
 export interface HarBody {
   readonly mimeType: string;
@@ -228,7 +231,7 @@ async function toBody(tap: Tap, headers: HeaderList, maxBody: number): Promise<H
   const { bytes, isWhole } = decoded ?? { bytes: tap.bytes, isWhole: tap.isWhole };
   const comments = [
     ...(isWhole ? [] : [tap.isComplete ? "truncated" : "incomplete"]),
-    ...(decoded === undefined ? [`in the content coding ${codings}`] : []),
+    ...(decoded === undefined ? [`${STILL_CODED} ${codings}`] : []),
   ];
   const text = toText(bytes, isWhole);
   const digest = isWhole ? undefined : tap.digest();

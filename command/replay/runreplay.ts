@@ -8,7 +8,7 @@ import { UsageError } from "../flags/read.ts";
 import { printWarning } from "../log/ownmessages.ts";
 import { REDACTED } from "../log/redact.ts";
 import { type CapturedAttempt, captureAttempts } from "../record/capture.ts";
-import { type HarEntry, toEntry } from "../record/harentry.ts";
+import { type HarEntry, STILL_CODED, toEntry } from "../record/harentry.ts";
 import { readHar } from "../record/harfile.ts";
 import { compareResponses, IGNORED, isComparable, originOf } from "./compare.ts";
 import {
@@ -107,7 +107,7 @@ async function replayEntry(
   const named = { method: request.method, path: recordedPath };
   const reason = findObstacle(entry, path, line);
   if (reason !== undefined) return { ...named, result: "not sent", reason };
-  const { headers, host } = readFields(request.headers, line.fields, leftOut);
+  const { headers, host } = readFields(request, line.fields, leftOut);
   const { postData } = request;
   const encoding = (postData?._encoding ?? "utf8") as BufferEncoding;
   const body = postData?.text ? new BytesBody(Buffer.from(postData.text, encoding)) : null;
@@ -169,16 +169,22 @@ function isSendable(name: string, value: string): boolean {
   return name.startsWith(":") || (TOKEN.test(name) && isFieldValue(value));
 }
 
-/** Returns the fields to send; `host` only if `--header` gives one. Counts in `leftOut` the fields with redacted values. */
+/**
+ * Returns the fields to send; `host` only if `--header` gives one, and `Content-Encoding` only if the recorded body has these
+ * codings. Counts in `leftOut` the fields with redacted values.
+ */
 function readFields(
-  recorded: HarEntry["request"]["headers"],
+  recorded: HarEntry["request"],
   given: ReplayLine["fields"],
   leftOut: Record<string, number>,
 ): Pick<Replayed, "headers" | "host"> {
   const headers: HeaderList = [];
-  for (const { name, value } of recorded) {
+  const { postData } = recorded;
+  const isDecoded = postData !== undefined && postData.comment?.includes(STILL_CODED) !== true;
+  for (const { name, value } of recorded.headers) {
     const lower = name.toLowerCase();
     if (given.has(lower) || lower === "host" || OF_TRANSPORT.test(lower)) continue;
+    if (isDecoded && lower === "content-encoding") continue;
     if (value.includes(REDACTED)) leftOut[lower] = (leftOut[lower] ?? 0) + 1;
     else headers.push(name, value);
   }

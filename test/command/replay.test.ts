@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
-import { brotliCompressSync, gzipSync } from "node:zlib";
+import { brotliCompressSync, gunzipSync, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { ReplayOutcome } from "../../command/replay/replayreport.ts";
 import { listen } from "../helpers/serve.ts";
@@ -227,6 +227,29 @@ test("requests whose method may change state are sent only if --methods names th
     "content-type": "application/x-test",
     "content-length": "4",
   });
+});
+
+test("a request body is sent without the content coding that the recording has removed", async () => {
+  const echo = (res: ServerResponse, coding: string | undefined, body: Buffer): void => {
+    try {
+      res.end(coding === "gzip" ? gunzipSync(body) : body);
+    } catch {
+      res.writeHead(400).end();
+    }
+  };
+  const headers = { "content-encoding": "gzip", "content-type": "application/json" };
+  const body = gzipSync('{"a":1}');
+  await record(
+    async (req, res) => echo(res, req.headers["content-encoding"], await buffer(req)),
+    [
+      ["/a", { method: "POST", headers, body }],
+      ["/no-gzip", { method: "POST", headers, body: "no gzip" }],
+    ],
+  );
+  respond = (request, res) => echo(res, request.headers["content-encoding"], request.body);
+  const { results } = await replayAsJson("--methods POST");
+  expect(results.map(({ result }) => result)).toEqual(["equal", "equal"]);
+  expect(received.map(({ headers }) => headers["content-encoding"])).toEqual([undefined, "gzip"]);
 });
 
 test("without --header and --query, redacted fields are left out, and requests with redacted parameters are not sent", async () => {
