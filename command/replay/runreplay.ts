@@ -195,7 +195,8 @@ function readFields(
 }
 
 /**
- * Sends a request unchanged: an interceptor replaces the request of the proxy with `sent`.
+ * Sends a request unchanged: an interceptor replaces the request of the proxy with `sent`. This happens before the first
+ * attempt, because the method and the body decide whether there may be a second one.
  * @param isRead whether the body of the response is read
  * @returns the last attempt, and the report on the exchange
  */
@@ -217,7 +218,10 @@ async function send(
     timeout: 0,
     idleTimeout: 0,
     locationRewrite: false,
-    interceptors: { attempt: [replace, captureAttempts(false, maxBody, () => attempts)] },
+    interceptors: {
+      request: [replace],
+      attempt: [captureAttempts(false, maxBody, () => attempts)],
+    },
     onRequestEnd,
   });
   if (isRead) await response.arrayBuffer().catch(() => {});

@@ -414,6 +414,27 @@ test("a request fails if the target closes the connection without a response", a
   expect(code).toBe(1);
 });
 
+test.each([
+  ["POST", ""],
+  ["GET", " with a body"],
+])(
+  "a %s%s that the target does not respond to on a reused connection is not sent again",
+  async (method) => {
+    writeHar(browsed({}), browsed({ method, url: "https://shop.test/b", postData: { text: "x" } }));
+    const sockets = new Set<unknown>();
+    respond = (request, res) => {
+      sockets.add(res.socket);
+      if (request.url === "/b") res.destroy();
+      else hello(request, res);
+    };
+    const { results } = await replayAsJson("--methods GET,POST");
+    expect(results.map(({ result }) => result)).toEqual(["equal", "failed"]);
+    expect(received.map(({ url }) => url)).toEqual(["/a", "/b"]);
+    expect(received[1]?.body.toString()).toBe("x");
+    expect(sockets.size).toBe(1);
+  },
+);
+
 test("a request fails after --timeout if the target does not respond", async () => {
   writeHar(browsed({}));
   respond = () => {};
