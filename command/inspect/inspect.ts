@@ -92,7 +92,7 @@ export async function capture(
     const isRedirecting = server.redirectHttp !== undefined;
     const socket = dial(isSecure, client, Number(port));
     const isSent = (): boolean => explained?.[1].request !== undefined;
-    const answered = await sendInspected(socket, writeInspected(inspected), isSent);
+    const answered = await sendInspected(socket, inspected, isSent);
     return { explained, answer: answered, error, path, client, isSecure, isRedirecting };
   } finally {
     router.destroy();
@@ -126,27 +126,41 @@ function dial(isSecure: boolean, host: string, port: number): Socket {
     : connect(port, host);
 }
 
-/** Sends bytes to the server, and returns its answer, or the part that has arrived when `isDone` is true. */
-function sendInspected(socket: Socket, bytes: Buffer, isDone: () => boolean): Promise<string> {
+/**
+ * Sends a request to the server, and returns its answer without interim responses, or the part that has arrived when `isDone`
+ * is true.
+ */
+function sendInspected(
+  socket: Socket,
+  inspected: InspectedRequest,
+  isDone: () => boolean,
+): Promise<string> {
   return new Promise((resolve, reject) => {
     let answer = "";
-    socket.write(bytes);
+    socket.write(writeInspected(inspected));
     const finish = (): void => {
       socket.destroy();
       resolve(answer);
     };
     socket.on("data", (data: Buffer) => {
-      answer += data.toString("latin1");
-      if (isDone() || isAnswerComplete(answer)) finish();
+      answer = (answer + data.toString("latin1")).replace(INTERIM, "");
+      if (isDone() || isAnswerComplete(inspected.method, answer)) finish();
     });
     socket.on("end", finish).on("error", reject);
   });
 }
 
-/** Whether an answer is complete, by its Content-Length or its last chunk; an answer with neither ends with its head. */
-function isAnswerComplete(answer: string): boolean {
+/** Matches the interim responses before an answer, such as the 100 that a request with `Expect` gets. */
+const INTERIM = /^(?:HTTP\/1\.1 1[^]*?\r\n\r\n)+/;
+
+/**
+ * Whether an answer is complete, by its Content-Length or its last chunk; an answer with neither ends with its head, and so does
+ * one that has no body by its method or status (RFC 9112 §6.3).
+ */
+function isAnswerComplete(method: string, answer: string): boolean {
   const end = answer.indexOf("\r\n\r\n");
   if (end < 0) return false;
+  if (method === "HEAD" || /^HTTP\/1\.1 (?:204|304) /.test(answer)) return true;
   const length = /^content-length: *(\d+)/im.exec(answer.slice(0, end))?.[1];
   if (length !== undefined) return answer.length >= end + 4 + Number(length);
   return !/^transfer-encoding:/im.test(answer.slice(0, end)) || answer.endsWith("0\r\n\r\n");
@@ -168,14 +182,14 @@ function renderTitle(
 
 /** Renders what a request becomes, field by field, each with the reason. */
 export function renderInspection(inspected: InspectedRequest, outcome: InspectedOutcome): string {
-  const { explained, answer, error } = outcome;
+  const { explained, answer } = outcome;
   const title = renderTitle(inspected, outcome);
   const [route, explanation] = explained ?? [];
   if (route === undefined || explanation?.request === undefined) {
     const [, status = "", body = ""] = /^HTTP\/1\.1 (\d+)[^]*?\r\n\r\n([^]*)$/.exec(answer) ?? [];
     // Remove the chunk framing of a short body without Content-Length.
     const text = body.replace(/^[\da-f]+\r\n([^]*)\r\n0\r\n\r\n$/i, "$1").trim();
-    return `${title}\n\nnot forwarded: the client gets ${status}: ${explainRefusal(error, status, text)}`;
+    return `${title}\n\nnot forwarded: the client gets ${status}: ${explainRefusal(outcome, status, text)}`;
   }
   const { request, path, fields, dropped } = explanation;
   const { upstream } = request;
@@ -233,9 +247,14 @@ function toHttp2Fields(fields: readonly ExplainedField[]): ExplainedField[] {
 }
 
 /** Renders why the client gets a response without the upstream. */
-function explainRefusal(error: unknown, status: string, text: string): string {
+function explainRefusal(
+  { explained, error }: InspectedOutcome,
+  status: string,
+  text: string,
+): string {
   if (error !== undefined) return diagnoseFailure(error).cause;
   if (text !== "") return text;
+  if (explained !== undefined) return "a response without a body";
   // Only the answer to a preflight has this status and no route.
   return status === "204"
     ? "the server itself answers preflights of CORS (--cors, --cors-origin)"

@@ -125,7 +125,7 @@ test("--inspect names the option that makes the proxy start a trace", async () =
 });
 
 describe("--inspect shows the answer to a request that is not forwarded", () => {
-  test.each<[string, ReadConfig, string]>([
+  test.each<[string, ReadConfig, string, ...string[]]>([
     ["http://a/else", {}, "404: Not Found: no route for this host and path"],
     [
       "http://a/x/..%2fy",
@@ -153,9 +153,30 @@ describe("--inspect shows the answer to a request that is not forwarded", () => 
       "500: TypeError: my hook, thrown at ",
     ],
     ["http://a/é", {}, "400: the server refuses it before it has a route"],
-  ])("a request for %s", async (request, config, answer) => {
+    ["HEAD http://a/else", {}, "404: a response without a body"],
+    [
+      "HEAD http://a/x/..%2fy",
+      { target: "http://127.0.0.1:1/base" },
+      "400: the request path could leave",
+    ],
+    [
+      "http://a/old",
+      {
+        target: "http://127.0.0.1:1",
+        onRequest: () => new Response(null, { status: 304, headers: { "content-length": "8" } }),
+      },
+      "304: a response without a body",
+    ],
+    [
+      "POST http://a/else",
+      {},
+      "404: Not Found: no route for this host and path",
+      "Expect: 100-continue",
+      "Content-Length: 1",
+    ],
+  ])("a request for %s", async (request, config, answer, ...fields) => {
     const routes = [{ match: "/only", target: "http://127.0.0.1:1" }];
-    expect(await show({ routes, ...config }, request)).toContain(
+    expect(await show({ routes, ...config }, request, ...fields)).toContain(
       `not forwarded: the client gets ${answer}`,
     );
   });
