@@ -109,7 +109,8 @@ export async function toEntry(
     ...(upgrade === undefined ? [] : ["Upgrade", upgrade]),
     ...request.headers,
   ]);
-  const url = upstream.origin + request.path;
+  // The URL of `OPTIONS *` has no path (RFC 9112 §3.3).
+  const url = upstream.origin + (request.path === "*" ? "" : request.path);
   const shownUrl = secrets ? url : redactQuery(url);
   const { status = 0, statusText = "", headers = [] } = response ?? {};
   const receivedFields = toPairs(headers);

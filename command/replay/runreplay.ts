@@ -155,6 +155,8 @@ function findObstacle(
   if (!/^https?:/.test(url) || !/^\/[!-~]*$/.test(path) || !TOKEN.test(method)) {
     return "its URL or its method is malformed";
   }
+  if (method === "OPTIONS" && url === originOf(url))
+    return "it is about the server as a whole (OPTIONS *)";
   if (!methods.includes(method)) {
     return `its method may change the state of the target; --methods ${method} allows it`;
   }

@@ -1,7 +1,13 @@
 /** `fetchway replay`: sends the requests of a HAR file again, and compares the responses. */
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingMessage,
+  request as startRequest,
+  type ServerResponse,
+} from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
@@ -11,6 +17,7 @@ import type { ReplayOutcome } from "../../command/replay/replayreport.ts";
 import { listen } from "../helpers/serve.ts";
 import { within } from "../helpers/wait.ts";
 import { Command, listening, programs, upstream } from "./_command.ts";
+import { readEntries } from "./_har.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
 let file = "";
@@ -249,7 +256,7 @@ test("a request body is sent without the content coding that the recording has r
   respond = (request, res) => echo(res, request.headers["content-encoding"], request.body);
   const { results } = await replayAsJson("--methods POST");
   expect(results.map(({ result }) => result)).toEqual(["equal", "equal"]);
-  expect(received.map(({ headers }) => headers["content-encoding"])).toEqual([undefined, "gzip"]);
+  expect(received.map((each) => each.headers["content-encoding"])).toEqual([undefined, "gzip"]);
 });
 
 test("without --header and --query, redacted fields are left out, and requests with redacted parameters are not sent", async () => {
@@ -317,6 +324,25 @@ test("the server's own origin and the values of secrets may differ", async () =>
       recorded: "sid=REDACTED; Path=/",
       replayed: "sid=REDACTED; Path=/; Secure",
     },
+  ]);
+});
+
+test("a recorded OPTIONS * belongs to the origin of the other requests, and is not sent", async () => {
+  upstream.handler = (_req, res) => res.end();
+  const { proxy, origin } = await listening(`${upstream.url} --record ${file}`);
+  const asking = startRequest(origin, { method: "OPTIONS", path: "*" }).end();
+  const [answer] = (await once(asking, "response")) as [IncomingMessage];
+  await buffer(answer);
+  await (await fetch(`${origin}/a`)).arrayBuffer();
+  proxy.child.kill("SIGTERM");
+  await within(proxy.exit, "the exit");
+  const urls = readEntries(file).map((entry) => entry.request.url);
+  expect(urls).toEqual([upstream.url, `${upstream.url}/a`]);
+  respond = (_request, res) => void res.end();
+  const { results } = await replayAsJson();
+  expect(results.map(({ result, reason }) => reason ?? result)).toEqual([
+    "it is about the server as a whole (OPTIONS *)",
+    "equal",
   ]);
 });
 
