@@ -343,6 +343,8 @@ export class ClientConnections {
   }
 
   #onConnection(socket: Socket, isSecure: boolean): void {
+    // `upgradechoice.ts` may give a connection to the server a second time.
+    if (this.#bySocket.has(socket)) return;
     if (this.overload?.acceptProbe(socket)) return;
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#groupFor(address);

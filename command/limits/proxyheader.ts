@@ -97,10 +97,14 @@ export interface HeaderSettings {
 export function expectHeaders(server: Server, settings: HeaderSettings): void {
   const listeners = server.listeners("connection");
   server.removeAllListeners("connection");
+  const known: WeakSet<Socket> = new WeakSet();
   server.on("connection", (socket: Socket) => {
     const accept = (): void => {
       for (const listener of listeners) listener.call(server, socket);
     };
+    // `upgradechoice.ts` may give a connection to the server a second time, without another header.
+    if (known.has(socket)) return accept();
+    known.add(socket);
     // The clients of a Unix domain socket count as clients of the loopback interface.
     if (!settings.trusts(socket.remoteAddress ?? LOOPBACK)) return accept();
     readHeader(socket, "setSecureContext" in server, settings, accept);

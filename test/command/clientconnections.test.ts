@@ -1,13 +1,14 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { connect as connectHttp2, createSecureServer, type ServerHttp2Session } from "node:http2";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { describe, expect, test } from "vitest";
 import {
   type ClientConnection,
   ClientConnections,
   groupOf,
 } from "../../command/limits/clientconnections.ts";
+import { handleAsRequest } from "../../runtimes/node/internals/upgradechoice.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
 import { until } from "../helpers/wait.ts";
@@ -62,5 +63,21 @@ test("pipelined requests no longer count as running once their client has discon
   client.destroy();
   await until(() => connections.all.size === 0, "the end");
   await until(() => connections.running.size === 0, "the end of the requests");
+  server.close();
+});
+
+test("a connection whose request for an upgrade is handled as an ordinary request counts once", async () => {
+  const server = createServer((_, res) => void res.write("a"));
+  server.on("upgrade", (req: IncomingMessage, socket: Socket, head: Buffer) =>
+    handleAsRequest(server, req, socket, head),
+  );
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const client = connect(await listen(server), "127.0.0.1");
+  client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n");
+  await once(client, "data");
+  expect(connections.all.size).toBe(1);
+  client.destroy();
+  await until(() => connections.all.size === 0, "the end");
   server.close();
 });

@@ -1,6 +1,6 @@
 /** `--proxy-protocol`: a header of a trusted peer names the client of each connection. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect, type Socket, type TcpNetConnectOpts } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,6 +11,7 @@ import fc from "fast-check";
 import { afterAll, afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { expectHeaders, parseHeader } from "../../command/limits/proxyheader.ts";
 import type { RequestEnd } from "../../runtimes/node.ts";
+import { handleAsRequest } from "../../runtimes/node/internals/upgradechoice.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
@@ -124,7 +125,7 @@ describe("the parser of headers", () => {
 /** Starts a server in this process that answers with the address of the client. */
 async function serve(
   headersTimeout = 60_000,
-): Promise<{ port: number; ends: RequestEnd[]; sockets: Socket[] }> {
+): Promise<{ port: number; server: Server; ends: RequestEnd[]; sockets: Socket[] }> {
   const ends: RequestEnd[] = [];
   const sockets: Socket[] = [];
   const server = createServer((req, res) => {
@@ -139,7 +140,7 @@ async function serve(
   });
   server.on("connection", (socket: Socket) => void sockets.push(socket));
   onTestFinished(() => server.close().closeAllConnections());
-  return { port: await listen(server), ends, sockets };
+  return { port: await listen(server), server, ends, sockets };
 }
 
 describe("headers on connections", () => {
@@ -155,6 +156,19 @@ describe("headers on connections", () => {
       client.write(Buffer.from([byte]));
       await until(() => (sockets[0]?.bytesRead ?? 0) > i || i + 1 >= header.length, `byte ${i}`);
     }
+    expect(await within(text(client), "the response")).toMatch(/\r\n\r\n192\.0\.2\.7 \/a 0$/);
+  });
+
+  test("a connection that is given to the server again after an upgrade was refused needs no second header", async () => {
+    const { port, server } = await serve();
+    server.on("upgrade", (req: IncomingMessage, socket: Socket, rest: Buffer) =>
+      handleAsRequest(server, req, socket, rest),
+    );
+    const client = connect(port, "127.0.0.1");
+    client.write(v1("TCP4 192.0.2.7 10.0.0.1 1234 443"));
+    client.write(
+      "GET /a HTTP/1.1\r\nHost: x\r\nConnection: upgrade, close\r\nUpgrade: h2c\r\n\r\n",
+    );
     expect(await within(text(client), "the response")).toMatch(/\r\n\r\n192\.0\.2\.7 \/a 0$/);
   });
 
