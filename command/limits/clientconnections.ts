@@ -12,6 +12,9 @@ import { unmapAddress } from "#fetchway/requests";
 import { closeListeners } from "../serve/listeners.ts";
 import type { Overload } from "./overload.ts";
 
+/** The limit beyond which a connection or a tunnel is refused: the one for all clients, or the one for an address. */
+export type Limit = "maxConnections" | "maxPerAddress";
+
 export interface ClientConnection {
   /** The socket that the server reads and writes: on a TLS connection, the TLS socket as soon as the handshake has ended. */
   socket: Socket;
@@ -28,8 +31,8 @@ export interface ClientConnection {
   clientAddress: string | undefined;
   /** When the connection was accepted, on the clock of `performance.now()`. */
   readonly openedAt: number;
-  /** Whether the connection is beyond the limits. Its first request gets 503, and then the connection is closed. */
-  isTurnedAway: boolean;
+  /** The limit beyond which the connection is, if any. Its first request then gets 503, and the connection is closed. */
+  beyond: Limit | undefined;
   /**
    * Whether the connection was idle when it was turned away. Such a connection counts as evicted, and also as refused if a
    * request arrives.
@@ -181,29 +184,25 @@ export class ClientConnections {
    * Notes that a request asks to switch its connection or its HTTP/2 stream to another protocol. From then on, the connection
    * does not count as idle. If an HTTP/1.1 request is not upgraded, the server emits `request`, and the connection counts as an
    * ordinary one again.
-   * @returns false for a stream beyond the limits
+   * @returns the limit beyond which a stream is
    */
-  noteUpgrade(message: Message): boolean {
+  noteUpgrade(message: Message): Limit | undefined {
     if ("stream" in message) return this.#noteStream(message.stream);
     const { headers, socket } = message;
     const connection = headers.upgrade === undefined ? undefined : this.#bySocket.get(socket);
-    if (connection === undefined) return true;
+    if (connection === undefined) return undefined;
     connection.isTunnel = true;
     this.#idle.delete(connection);
-    return true;
+    return undefined;
   }
 
-  #noteStream(stream: ServerHttp2Stream): boolean {
+  #noteStream(stream: ServerHttp2Stream): Limit | undefined {
     const connection = stream.session && this.#bySocket.get(stream.session);
-    if (connection === undefined || this.streams.has(stream)) return true;
+    if (connection === undefined || this.streams.has(stream)) return undefined;
     // Begin the request first: otherwise this connection could be closed as idle to make room for its own tunnel.
     this.#beginRequest(connection);
-    const { group, socket } = connection;
-    const address = connection.clientAddress ?? unmapAddress(socket.remoteAddress ?? "");
-    const isFull = this.#isFull();
-    if (isFull) this.#countRefused(describeFull(this.#limits));
-    const isAdmitted = !isFull && !this.#isOver(group, address);
-    if (isAdmitted) {
+    const beyond = this.#findLimit(connection.group, addressOf(connection));
+    if (beyond === undefined) {
       this.streams.add(stream);
       connection.tunnels++;
     }
@@ -211,21 +210,21 @@ export class ClientConnections {
       if (this.streams.delete(stream)) connection.tunnels--;
       this.#endRequest(connection);
     });
-    return isAdmitted;
+    return beyond;
   }
 
   /**
-   * Returns whether a request arrived on a connection beyond the limits. Such a request must get 503, and its connection
+   * Returns the limit beyond which the connection of a request is, if any. The request must then get 503, and its connection
    * accepts no further request.
    */
-  isTurnedAway(message: Message): boolean {
+  limitBeyond(message: Message): Limit | undefined {
     const owner = "stream" in message ? message.stream.session : message.socket;
     const connection = owner && this.#bySocket.get(owner);
-    if (connection?.isTurnedAway !== true) return false;
-    if (connection.wasIdle) this.#countRefused(describeFull(this.#limits));
+    if (connection?.beyond === undefined) return undefined;
+    if (connection.wasIdle) this.#countRefused(connection.beyond, addressOf(connection));
     connection.wasIdle = false;
     if (connection.session?.destroyed === false) connection.session.close();
-    return true;
+    return connection.beyond;
   }
 
   /** The number of connections and HTTP/2 streams that carry another protocol. */
@@ -333,13 +332,16 @@ export class ClientConnections {
   /** Returns whether an address is at its limit. If it is, but has an idle connection, evicts that and returns false. */
   #isOver(group: string | undefined, address: string): boolean {
     const members = group === undefined ? undefined : this.#groups.get(group);
-    const { maxPerAddress } = this.#limits;
-    if (this.#countIn(members) < maxPerAddress || this.#evict(members)) return false;
-    this.#countRefused(
-      `${address} has ${maxPerAddress} in use; ` +
-        "raise --max-per-address, or name a proxy in --trust-proxy",
-    );
+    if (this.#countIn(members) < this.#limits.maxPerAddress) return false;
+    if (this.#evict("maxPerAddress", members)) return false;
+    this.#countRefused("maxPerAddress", address);
     return true;
+  }
+
+  /** Returns the limit at which a new connection or tunnel of an address must be refused, if any. */
+  #findLimit(group: string | undefined, address: string): Limit | undefined {
+    if (this.#isFull(address)) return "maxConnections";
+    return this.#isOver(group, address) ? "maxPerAddress" : undefined;
   }
 
   #onConnection(socket: Socket, isSecure: boolean): void {
@@ -348,8 +350,8 @@ export class ClientConnections {
     if (this.overload?.acceptProbe(socket)) return;
     const address = unmapAddress(socket.remoteAddress ?? "");
     const group = this.#groupFor(address);
-    const isFull = this.#isFull();
-    if (!isFull && this.#isOver(group, address)) return resetConnection(socket);
+    const limit = this.#findLimit(group, address);
+    if (limit === "maxPerAddress") return resetConnection(socket);
     const connection: ClientConnection = {
       socket,
       raw: socket,
@@ -357,7 +359,7 @@ export class ClientConnections {
       group,
       clientAddress: undefined,
       openedAt: performance.now(),
-      isTurnedAway: false,
+      beyond: undefined,
       wasIdle: false,
       requests: 0,
       total: 0,
@@ -366,10 +368,8 @@ export class ClientConnections {
       idleSince: 0,
       isLeaving: this.overload?.isActive === true,
     };
-    if (isFull) {
-      this.#countRefused(describeFull(this.#limits));
-      this.#turnAway(connection);
-    } else {
+    if (limit !== undefined) this.#turnAway(connection, limit);
+    else {
       this.all.add(connection);
       this.#idle.add(connection);
       if (group !== undefined) addTo(this.#groups, group, connection);
@@ -391,9 +391,12 @@ export class ClientConnections {
    * Returns whether the server is at its limit, tunnels on HTTP/2 streams included. If it is, but a connection is idle, evicts
    * that connection and returns false.
    */
-  #isFull(): boolean {
+  #isFull(address: string): boolean {
     const count = this.all.size + this.streams.size;
-    return count >= this.#limits.maxConnections && !this.#evict(this.#idle);
+    if (count < this.#limits.maxConnections || this.#evict("maxConnections", this.#idle))
+      return false;
+    this.#countRefused("maxConnections", address);
+    return true;
   }
 
   /** Counts the connections of an address, and the tunnels on their HTTP/2 streams. */
@@ -412,20 +415,20 @@ export class ClientConnections {
     if (members?.size === 0) this.#groups.delete(group as string);
   }
 
-  #countRefused(reason: string): void {
+  #countRefused(limit: Limit, address: string): void {
     this.counts.refused++;
     const now = performance.now();
     if (now < this.#quietUntil) return;
     this.#quietUntil = now + QUIET;
-    this.#report(reason);
+    this.#report(describe(limit, this.#limits, address));
   }
 
   /**
    * Lets a connection wait for its first request, which gets 503. Only `maxTurnedAway` connections may wait, each for
    * `TURNED_AWAY_TIME`.
    */
-  #turnAway(connection: ClientConnection): void {
-    connection.isTurnedAway = true;
+  #turnAway(connection: ClientConnection, limit: Limit): void {
+    connection.beyond = limit;
     this.#turnedAway.add(connection);
     const max = maxTurnedAway(this.#limits.maxConnections);
     for (const oldest of this.#turnedAway) {
@@ -446,7 +449,7 @@ export class ClientConnections {
    * Evicts the first idle connection among `among`: closes it, or turns it away if it is new. Returns false if no connection
    * is idle.
    */
-  #evict(among: Iterable<ClientConnection> = []): boolean {
+  #evict(limit: Limit, among: Iterable<ClientConnection> = []): boolean {
     for (const connection of among) {
       if (!this.#idle.has(connection)) continue;
       this.counts.evicted++;
@@ -454,7 +457,7 @@ export class ClientConnections {
       this.#remove(connection);
       // The first request of a new connection may be on its way, and would be lost if the connection were closed.
       connection.wasIdle = isNew(connection, performance.now());
-      if (connection.wasIdle) this.#turnAway(connection);
+      if (connection.wasIdle) this.#turnAway(connection, limit);
       else closeConnection(connection);
       return true;
     }
@@ -511,8 +514,16 @@ export function maxTurnedAway(maxConnections: number): number {
 /** The minimum number of milliseconds between two reports of refused connections. */
 const QUIET = 60_000;
 
-/** Describes that all connections are in use, and what the operator can do. */
-function describeFull({ maxConnections, openFiles }: ConnectionLimits): string {
+/** Describes that all connections within a limit are in use, and what the operator can do. */
+function describe(
+  limit: Limit,
+  { maxConnections, maxPerAddress, openFiles }: ConnectionLimits,
+  address: string,
+): string {
+  if (limit === "maxPerAddress") {
+    const fix = "raise --max-per-address, or name a proxy in --trust-proxy";
+    return `${address} has ${maxPerAddress} in use; ${fix}`;
+  }
   return openFiles === undefined
     ? `all ${maxConnections} are in use; raise --max-connections, and ulimit -n to twice as many`
     : `all ${maxConnections} are in use, which ${openFiles} open files allow; raise ulimit -n`;
@@ -524,6 +535,10 @@ const LAST_STREAM = 2 ** 31 - 1;
 /** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
 function closeAfter(res: RunningResponse): void {
   if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
+}
+
+function addressOf({ clientAddress, socket }: ClientConnection): string {
+  return clientAddress ?? unmapAddress(socket.remoteAddress ?? "");
 }
 
 /** Replaces `remoteAddress` of a socket. */

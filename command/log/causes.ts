@@ -9,11 +9,16 @@ const FLAGS: Readonly<Record<string, string>> = {
   "tls: { rejectUnauthorized: false }": "--insecure",
 };
 
-/** The advice about the limits of the command's own server, by the status with which a limit refuses a request. */
-const SERVER_LIMITS: Readonly<Record<number, string>> = {
+/**
+ * The advice about the limits of the command's own server, by the status with which a limit refuses a request, or by the cause
+ * if several limits have the same status.
+ */
+const SERVER_LIMITS: Readonly<Record<string, string>> = {
   408: "is the client stuck? see --headers-timeout and --body-timeout",
   431: "raise --max-header-size or --max-headers-count to let it pass",
   503: "raise --max-connections or ulimit -n",
+  "all connections of this address are in use":
+    "raise --max-per-address, or name a proxy in --trust-proxy",
 };
 
 function nameFlag(option: string): string {
@@ -28,7 +33,8 @@ export function diagnoseFailure(error: unknown): Diagnosis {
   if (!isRefused) return diagnosis;
   const { status, message } = error;
   const isMalformed = message.includes("not valid HTTP") && status !== 431;
-  return { ...diagnosis, fix: isMalformed ? undefined : (diagnosis.fix ?? SERVER_LIMITS[status]) };
+  const fix = diagnosis.fix ?? SERVER_LIMITS[message] ?? SERVER_LIMITS[status];
+  return { ...diagnosis, fix: isMalformed ? undefined : fix };
 }
 
 /** Whether an error says that the client disconnected before its response was complete. This is no failure of the proxy. */

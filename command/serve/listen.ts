@@ -7,7 +7,7 @@ import { createTrust } from "#fetchway/requests";
 import type { Server, ServerHandler, ServerRequest } from "srvx";
 import { clientLimitSchema } from "../flags/commandoptions.ts";
 import { UsageError } from "../flags/read.ts";
-import { ClientConnections } from "../limits/clientconnections.ts";
+import { ClientConnections, type Limit } from "../limits/clientconnections.ts";
 import {
   type ClientLimitSettings,
   countListeners,
@@ -155,10 +155,14 @@ async function openFront(
       return refuseEarly(message, 431, "the header section is too large", report);
     }
     if (lacksHost(message)) return refuseEarly(message, 400, "the request has no Host", report);
-    return connections?.isTurnedAway(message) ? refuseFull(message) : undefined;
+    return refuseBeyond(connections?.limitBeyond(message), message);
   };
-  const refuseFull = (message: IncomingMessage | Http2ServerRequest): Response => {
-    const response = refuseEarly(message, 503, "all connections are in use", report);
+  const refuseBeyond = (
+    limit: Limit | undefined,
+    message: IncomingMessage | Http2ServerRequest,
+  ): Response | undefined => {
+    if (limit === undefined) return undefined;
+    const response = refuseEarly(message, 503, CAUSES[limit], report);
     response.headers.set("retry-after", "1");
     return response;
   };
@@ -305,15 +309,14 @@ async function openFront(
       if ("stream" in message) {
         const { stream } = message;
         if (stream.headersSent) return false;
-        const isAdmitted = (): boolean => connections?.noteUpgrade(message) !== false;
-        const refusal = refuse(message) ?? (isAdmitted() ? undefined : refuseFull(message));
+        const refusal = refuse(message) ?? refuseBeyond(connections?.noteUpgrade(message), message);
         if (refusal === undefined) return true;
         const fields = Object.fromEntries(refusal.headers);
         stream.respond({ ":status": refusal.status, ...fields }, { endStream: true });
         return false;
       }
       // If this returns false, Node emits `request` instead, and `guard` refuses the request for the same reason.
-      if (isTooLarge(message, limits) || connections?.isTurnedAway(message)) return false;
+      if (isTooLarge(message, limits) || connections?.limitBeyond(message)) return false;
       connections?.noteUpgrade(message);
       return true;
     },
@@ -369,6 +372,12 @@ function refuseContinue(server: NetServer): void {
 }
 
 const isOnNode = !["Bun", "Deno"].some((name) => name in globalThis);
+
+/** Why a request beyond a limit is refused, as the log says it; `causes.ts` has the fixes. */
+const CAUSES: Readonly<Record<Limit, string>> = {
+  maxConnections: "all connections are in use",
+  maxPerAddress: "all connections of this address are in use",
+};
 
 const LOOP = "or does a target lead back to this proxy? (--via detects it)";
 

@@ -23,6 +23,8 @@ const ERRORS: readonly (readonly [code: ProxyErrorCode, init?: ProxyErrorInit])[
   ["http_request_error", { status: 408, message: "too slow (minRate)" }],
   ["http_request_error", { status: 413 }],
   ["http_request_error", { status: 431 }],
+  ["http_request_error", { status: 503 }],
+  ["http_request_error", { status: 503, message: "all connections of this address are in use" }],
 ];
 
 test("the advice about each kind of failure names flags of the command, and no options of the library", () => {

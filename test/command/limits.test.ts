@@ -470,6 +470,25 @@ describe("at the limits for connections", () => {
   });
 });
 
+test("a new connection that is closed for another one of its address gets 503, and stderr names `--max-per-address`", async () => {
+  const proxy = new Command(`${target} --port 0 --max-per-address 2 --admin 0`);
+  const where = Number(new URL(await proxy.origin()).port);
+  const [, status = ""] = await proxy.says(/status page: (\S+)\//);
+  const metrics = async (): Promise<string> => (await fetch(`${status}/metrics`)).text();
+  const clients = Array.from({ length: 3 }, () => new Raw(connect(where, "127.0.0.1")));
+  const limit = { timeout: patience };
+  await expect.poll(metrics, limit).toMatch(/^fetchway_client_connections_evicted_total 1$/m);
+  for (const { socket } of clients) socket.write(head("GET /", "Connection: close"));
+  await within(Promise.all(clients.map(({ closed }) => closed)), "the end");
+  const statuses = clients.map(({ received }) => received.slice(9, 12));
+  expect(statuses.toSorted()).toEqual(["200", "200", "503"]);
+  const fix = "raise --max-per-address, or name a proxy in --trust-proxy";
+  const cause = `all connections of this address are in use (${fix})\n`;
+  await until(() => proxy.stderr.includes(cause), "the line of the request");
+  expect(proxy.stderr).toContain(`connections are refused: 127.0.0.1 has 2 in use; ${fix}; or`);
+  await proxy.kill();
+});
+
 describe("beyond the limit for all connections", () => {
   /** Starts the command, and opens as many busy connections as it allows. */
   async function fill(line: string, program?: string[]): Promise<[Command, number]> {

@@ -183,7 +183,9 @@ describe("the limits for WebSockets over HTTP/2", () => {
     const session = await openSession(origin);
     const statuses = [await ask(session), await ask(session)].map(([, head]) => head[":status"]);
     expect(statuses).toEqual([200, 503]);
-    await until(() => proxy.stderr.includes("raise --max-per-address"), "the warning");
+    await until(() => proxy.stderr.includes("127.0.0.1 has 2 in use; raise"), "the warning");
+    const cause = "all connections of this address are in use (raise --max-per-address";
+    await until(() => proxy.stderr.includes(cause), "the line of the refusal");
   });
 
   test("`--max-headers-count` applies to the request for a WebSocket", async () => {
