@@ -306,8 +306,7 @@ export class ClientConnections {
     }
     for (const [connection, res] of [...waiting].slice((1 - share) * waiting.size)) {
       connection.isLeaving = true;
-      closeAfter(res);
-      if (connection.session?.closed === false) connection.session.close();
+      leaveAfter(connection, res);
     }
   }
 
@@ -470,7 +469,7 @@ export class ClientConnections {
     this.running.set(res, connection);
     this.overload?.noteRequest();
     if (connection !== undefined) this.#beginRequest(connection);
-    if (connection?.isLeaving) closeAfter(res);
+    if (connection?.isLeaving) leaveAfter(connection, res);
     res.once("close", () => {
       this.running.delete(res);
       if (connection !== undefined) this.#endRequest(connection);
@@ -535,6 +534,12 @@ const LAST_STREAM = 2 ** 31 - 1;
 /** Makes the server close an HTTP/1.1 connection after a response, if the head of the response has not been sent. */
 function closeAfter(res: RunningResponse): void {
   if (!("stream" in res) && !res.headersSent) res.setHeader("connection", "close");
+}
+
+/** Makes the server close a connection after its running responses, of which `res` is one. */
+function leaveAfter({ session }: ClientConnection, res: RunningResponse): void {
+  closeAfter(res);
+  if (session?.closed === false) session.close();
 }
 
 function addressOf({ clientAddress, socket }: ClientConnection): string {

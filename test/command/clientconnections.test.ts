@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { connect as connectHttp2, createSecureServer, type ServerHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
+import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import {
   type ClientConnection,
@@ -9,9 +10,10 @@ import {
   groupOf,
 } from "../../command/limits/clientconnections.ts";
 import { handleAsRequest } from "../../runtimes/node/internals/upgradechoice.ts";
+import { Overload } from "../../command/limits/overload.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
-import { until } from "../helpers/wait.ts";
+import { until, within } from "../helpers/wait.ts";
 
 describe("the limit of connections for each address", () => {
   test.each([
@@ -79,5 +81,20 @@ test("a connection whose request for an upgrade is handled as an ordinary reques
   expect(connections.all.size).toBe(1);
   client.destroy();
   await until(() => connections.all.size === 0, "the end");
+  server.close();
+});
+
+test("an HTTP/2 connection that is accepted during an overload gets GOAWAY with its first response", async () => {
+  const server = createSecureServer(await makeCertificate(), (_, res) => void res.end("a"));
+  const unlimited = { maxConnections: Infinity, maxPerAddress: Infinity };
+  const connections = new ClientConnections(server, unlimited, () => {});
+  const port = await listen(server);
+  const nothing = { countRunning: () => 0, shed() {}, close() {}, async reopen() {}, report() {} };
+  connections.overload = new Overload("127.0.0.1", port, nothing);
+  connections.overload.isActive = true;
+  const client = connectHttp2(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+  const goingAway = once(client, "goaway");
+  expect(await text(client.request())).toBe("a");
+  expect((await within(goingAway, "GOAWAY")).slice(0, 2)).toEqual([0, 1]);
   server.close();
 });
