@@ -477,12 +477,8 @@ export class Supervisor {
 
   async #replaceSilent(place: Slot, member: WorkerProcess): Promise<void> {
     if (place.member !== member || this.#isStopping) return;
-    try {
-      await this.#fill(place);
-      this.#restarts++;
-    } catch (error) {
-      this.#report("error", (error as WorkerFailure).message);
-    }
+    place.member = undefined;
+    await this.#restart(place);
     this.#retire(member);
   }
 

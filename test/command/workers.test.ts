@@ -645,6 +645,32 @@ test("a worker that hangs is replaced, and killed if it still hangs later", asyn
   expect(await ask(origin)).toMatch(/^200/);
 });
 
+test("a worker that hangs for a while is replaced also if a new one does not start at first", async () => {
+  upstream.handler = (_, res) => res.write("begun");
+  const flag = join(folder, "flag");
+  const file = join(folder, "hangs.mjs");
+  writeFileSync(
+    file,
+    `import { existsSync } from "node:fs";
+    const isSet = () => existsSync(${JSON.stringify(flag)});
+    if (isSet()) throw new Error("not now");
+    export default { target: "${upstream.url}", onRequest() { while (isSet()); } };`,
+  );
+  const { proxy, origin, pids, stats } = await startWorkers(
+    `--config ${file} --log off --stop-timeout 60000 --worker-timeout 2000`,
+  );
+  writeFileSync(flag, "");
+  const response = begin(origin);
+  await proxy.warns(/a worker did not start; the next try is in 100 ms\n/);
+  const [, silent] = /worker (\d+) does not answer/.exec(proxy.stderr) ?? [];
+  rmSync(flag);
+  await within(response, "the response");
+  await expect
+    .poll(async () => (await stats()).workers, limit)
+    .toMatchObject({ running: 2, retired: 1, restarts: 1 });
+  expect(await pids()).not.toContain(Number(silent));
+});
+
 test("a worker that hangs ends soon after its parent", async () => {
   const file = join(folder, "hangs.mjs");
   const hook = 'onRequest() { console.error("hangs"); for (;;); }';
