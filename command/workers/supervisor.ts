@@ -227,6 +227,7 @@ export class Supervisor {
   /** Asks all workers for a report, and resolves when they have answered, or after `REPORT_TIMEOUT` if a worker is busy. */
   async refresh(): Promise<void> {
     const reports = [...this.#members].map(async (member) => {
+      if (member.state === "forked") return;
       // Ask a worker again only after it has reported, so that no messages for a busy worker accumulate in this process.
       if (member.reported === undefined) {
         if (!send(member.worker, { type: "report" })) return;

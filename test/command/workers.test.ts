@@ -149,6 +149,42 @@ test("new connections go to the workers in turn, and the counters are added up",
   expect(await within(proxy.exit, "the exit")).toBe(0);
 });
 
+test("SIGUSR1 during the start of a worker does not leave its counters out of what later signals print", async () => {
+  upstream.handler = (req, res) => res.end(req.headers["x-pid"]);
+  const flag = join(folder, "flag");
+  const preload = join(folder, "preload.mjs");
+  writeFileSync(
+    preload,
+    `import cluster from "node:cluster";
+    import { existsSync } from "node:fs";
+    const isHeld = () => cluster.isWorker && existsSync(${JSON.stringify(flag)});
+    if (isHeld()) console.error("held");
+    while (isHeld()) await new Promise((resolve) => setTimeout(resolve, 10));`,
+  );
+  const file = join(folder, "pid.mjs");
+  const headers = '{ "x-pid": String(process.pid) }';
+  writeFileSync(file, `export default { target: "${upstream.url}", headers: ${headers} };`);
+  const line = `--config ${file} --log off --port 0 --workers 2`;
+  const proxy = command(line, "--import", preload);
+  const origin = await proxy.origin();
+  const victim = await ask(origin);
+  const other = await ask(origin);
+  writeFileSync(flag, "");
+  process.kill(Number(victim.split(" ")[1]), "SIGKILL");
+  await until(() => proxy.stderr.includes("held"), "the new worker");
+  // A busy worker may answer too late for the next lines.
+  const print = (): string => {
+    proxy.child.kill("SIGUSR1");
+    return proxy.stderr;
+  };
+  await expect.poll(print, limit).toContain("requests: 1,");
+  rmSync(flag);
+  let count = 1;
+  do count++;
+  while ((await ask(origin)) === other);
+  await expect.poll(print, limit).toContain(`requests: ${count},`);
+});
+
 test("the status page adds up the routes of all workers, and shows which route fails, why and since when", async () => {
   upstream.handler = (_, res) => res.end("whole");
   const before = Date.now();
