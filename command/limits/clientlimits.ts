@@ -68,7 +68,8 @@ export function nodeLimits(
   return {
     ...http1Limits(limits),
     ...PROBES,
-    handshakeTimeout: headersTimeout === 0 ? undefined : headersTimeout,
+    // Node takes 0 for 120 seconds. A longer time than this one would overflow its timers.
+    handshakeTimeout: headersTimeout || 2 ** 31 - 1,
     maxHeaderListPairs: maxHeadersCount + PSEUDO_FIELDS,
     settings: {
       maxConcurrentStreams: MAX_STREAMS,

@@ -4,8 +4,10 @@ import { connect as connectHttp2, createServer as createHttp2Server } from "node
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { ClientConnections } from "../../command/limits/clientconnections.ts";
+import { nodeLimits, shareLimits } from "../../command/limits/clientlimits.ts";
 import { intervalOf, ClientWatch } from "../../command/limits/clienttimeouts.ts";
-import { serverDefaults } from "../../command/flags/commandoptions.ts";
+import { clientLimitSchema, serverDefaults } from "../../command/flags/commandoptions.ts";
+import { defaultsOf } from "../../src/schema/schema.ts";
 import { listen } from "../helpers/serve.ts";
 import { within } from "../helpers/wait.ts";
 
@@ -76,4 +78,9 @@ test("the connections are checked eight times within the shortest timeout, and a
   expect(intervalOf({ ...timeouts, sendTimeout })).toBe(5_000);
   expect(intervalOf({ ...timeouts, sendTimeout, bodyTimeout: 400 })).toBe(50);
   expect(intervalOf({ ...timeouts, sendTimeout: 0 })).toBe(5_000);
+});
+
+test("`headersTimeout: 0` turns off the limit for TLS handshakes, for which Node has a default of its own", () => {
+  const limits = shareLimits({ ...defaultsOf(clientLimitSchema), headersTimeout: 0 });
+  expect(nodeLimits(limits)).toMatchObject({ handshakeTimeout: 2 ** 31 - 1 });
 });
