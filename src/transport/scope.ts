@@ -201,7 +201,8 @@ export class Scope implements Listener {
     this.#arm(timeout);
     if (signal) {
       if (signal.aborted) this.handleEvent();
-      else signal.addEventListener("abort", this);
+      // A client that has already disconnected has ended the scope, and nothing would remove the listener.
+      else if (!this.#isEnded) signal.addEventListener("abort", this);
     }
   }
 
