@@ -17,7 +17,7 @@ import type { ChunkMemory } from "./writebody.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { OriginPool } from "./originpool.ts";
-import { IdleList, type Pool, type PoolParts } from "./pool.ts";
+import { type BeginLater, IdleList, type Pool, type PoolParts } from "./pool.ts";
 
 const CAPABILITIES: Capabilities = {
   decodes: [],
@@ -38,9 +38,6 @@ const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 const MAX_POOLS = 1000;
 /** Milliseconds between removals of unused pools. */
 const EVICTION_INTERVAL = 60_000;
-
-/** Schedules a call of `attempt.begin(pool)`; see `ClientParts.schedule`. */
-export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
 
 /** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
 export type AttemptArguments = [
@@ -83,7 +80,7 @@ export interface ClientParts {
   readonly createConnector: (options: FilledPoolOptions) => Connector;
   readonly codec: Codec;
   /**
-   * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
+   * Calls `pool.begin(attempt)` later: by then, a small request body has arrived, and the runtime has noticed which idle
    * connections the upstream has closed. A GET or HEAD without a body begins immediately. If `schedule` is not set, every
    * attempt begins immediately.
    */
@@ -164,8 +161,7 @@ export class HttpTransport implements Transport {
 
   #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {
     const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
-    if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
-    else attempt.begin(pool);
+    pool.accept(attempt, mayWait ? this.#schedule : undefined);
   }
 
   async resolve(hostname: string): Promise<readonly string[]> {
