@@ -9,7 +9,7 @@ import { isPlain } from "../target/sameoptions.ts";
 import { closeWithin, poolClosed } from "../transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../transport/port.ts";
-import type { Scope } from "../transport/scope.ts";
+import { RunningExchanges, type Scope } from "../transport/scope.ts";
 import { addOrigin, Counters, type OriginStats, type PoolStats } from "../transport/stats.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
 import { Attempt } from "./attempt.ts";
@@ -98,6 +98,7 @@ export interface ClientParts {
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
+  readonly running: RunningExchanges = new RunningExchanges();
   readonly #chunkMemory: ChunkMemory | undefined;
   readonly #options: FilledPoolOptions;
   readonly #connector: Connector;
@@ -131,6 +132,7 @@ export class HttpTransport implements Transport {
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    if (!this.running.admits(scope)) return Promise.reject(poolClosed());
     const { upstream } = request;
     const isHttp2 = upstream.http2 ?? this.#options.http2;
     const { upgrade = "websocket" } = request;
@@ -182,7 +184,8 @@ export class HttpTransport implements Transport {
   }
 
   async close(timeout = 0): Promise<void> {
-    const closing = (): Promise<unknown> => {
+    const closing = async (): Promise<unknown> => {
+      await this.running.close();
       this.#refuseNew();
       return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close(timeout === 0)));
     };
@@ -190,6 +193,7 @@ export class HttpTransport implements Transport {
   }
 
   destroy(): void {
+    this.running.destroy();
     this.#refuseNew();
     for (const pool of this.#pools.values()) pool.destroy();
   }
