@@ -77,10 +77,10 @@ export interface Proxy {
    */
   readonly stats: () => PoolStats | undefined;
   /**
-   * Lets running and queued requests finish, then closes the proxy's own connections. Later requests get 503 with
-   * `Retry-After`, on the runtimes where a proxy has its own connections. Tunnels, such as WebSockets, are closed after the
-   * timeout; without a timeout, when the requests have finished. Requests that wait for an upstream to come back (`wait`) get
-   * 503 immediately.
+   * Lets the requests finish that have begun, also those that wait or are sent again, then closes the proxy's own connections.
+   * Later requests get 503 with `Retry-After`, on the runtimes where a proxy has its own connections. Tunnels, such as
+   * WebSockets, are closed after the timeout; without a timeout, when the requests have finished. Requests that wait for an
+   * upstream to come back (`wait`) get 503 immediately.
    * @param timeout milliseconds after which the remaining requests fail, as with `destroy`; `0` for no limit
    * @throws TypeError for a timeout that is not a number of milliseconds
    */

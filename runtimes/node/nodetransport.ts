@@ -1,4 +1,4 @@
-import type { BeginLater } from "../../src/http1/client.ts";
+import type { BeginLater } from "../../src/http1/pool.ts";
 import type { PoolOptions } from "../../src/options/pooloptions.ts";
 import type { Transport } from "../../src/transport/port.ts";
 import { createSocketTransport } from "../sockets/sockettransport.ts";
@@ -50,15 +50,15 @@ export function takeShared(): Buffer | undefined {
  * - Test: test/runtimes/node/nodetransport.test.ts, and test/runtimes/sockets/stale.test.ts, "no request fails, not even a
  *   POST".
  */
-const beginAfterArrival: BeginLater = (attempt, pool) => {
-  setImmediate(beginInNextTurn, attempt, pool);
+const beginAfterArrival: BeginLater = (pool, attempt) => {
+  setImmediate(beginInNextTurn, pool, attempt);
 };
 
 /** Waits for the second turn. It is not a closure, which would be allocated for each request. */
-const beginInNextTurn: BeginLater = (attempt, pool) => {
-  setImmediate(beginAttempt, attempt, pool);
+const beginInNextTurn: BeginLater = (pool, attempt) => {
+  setImmediate(beginAttempt, pool, attempt);
 };
 
-const beginAttempt: BeginLater = (attempt, pool) => {
-  attempt.begin(pool);
+const beginAttempt: BeginLater = (pool, attempt) => {
+  pool.begin(attempt);
 };

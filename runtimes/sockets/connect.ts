@@ -136,8 +136,12 @@ export class NetConnector implements Connector {
         const header = this.#makeHeader?.(scope.clientAddress, connected.raw);
         if (header !== undefined) {
           connected.raw.write(header);
-          // TLS begins on the same socket, after the header.
-          if (secure) socket = this.#open(destination, { socket: connected.raw });
+          try {
+            // TLS begins on the same socket, after the header.
+            if (secure) socket = this.#open(destination, { socket: connected.raw });
+          } catch (error) {
+            return end(error);
+          }
         }
         const { raw } = socket;
         raw.on("error", (error) => end(toCertificateError(socket, error)));

@@ -9,7 +9,7 @@ import { isPlain } from "../target/sameoptions.ts";
 import { closeWithin, poolClosed } from "../transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../transport/port.ts";
-import type { Scope } from "../transport/scope.ts";
+import { RunningExchanges, type Scope } from "../transport/scope.ts";
 import { addOrigin, Counters, type OriginStats, type PoolStats } from "../transport/stats.ts";
 import { startBackgroundTimer } from "../transport/timers.ts";
 import { Attempt } from "./attempt.ts";
@@ -17,7 +17,7 @@ import type { ChunkMemory } from "./writebody.ts";
 import type { Codec } from "./codec.ts";
 import type { Connector, Destination } from "./connector.ts";
 import { OriginPool } from "./originpool.ts";
-import { IdleList, type Pool, type PoolParts } from "./pool.ts";
+import { type BeginLater, IdleList, type Pool, type PoolParts } from "./pool.ts";
 
 const CAPABILITIES: Capabilities = {
   decodes: [],
@@ -38,9 +38,6 @@ const NO_HTTP2 = "this transport was made without an HTTP/2 client";
 const MAX_POOLS = 1000;
 /** Milliseconds between removals of unused pools. */
 const EVICTION_INTERVAL = 60_000;
-
-/** Schedules a call of `attempt.begin(pool)`; see `ClientParts.schedule`. */
-export type BeginLater = <Pool>(attempt: { begin(pool: Pool): void }, pool: Pool) => void;
 
 /** The arguments of one attempt: the request, its scope, and the two functions of the promise for its response. */
 export type AttemptArguments = [
@@ -83,7 +80,7 @@ export interface ClientParts {
   readonly createConnector: (options: FilledPoolOptions) => Connector;
   readonly codec: Codec;
   /**
-   * Calls `attempt.begin(pool)` later: by then, a small request body has arrived, and the runtime has noticed which idle
+   * Calls `pool.begin(attempt)` later: by then, a small request body has arrived, and the runtime has noticed which idle
    * connections the upstream has closed. A GET or HEAD without a body begins immediately. If `schedule` is not set, every
    * attempt begins immediately.
    */
@@ -101,6 +98,7 @@ export interface ClientParts {
 export class HttpTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities = CAPABILITIES;
+  readonly running: RunningExchanges = new RunningExchanges();
   readonly #chunkMemory: ChunkMemory | undefined;
   readonly #options: FilledPoolOptions;
   readonly #connector: Connector;
@@ -134,6 +132,7 @@ export class HttpTransport implements Transport {
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    if (!this.running.admits(scope)) return Promise.reject(poolClosed());
     const { upstream } = request;
     const isHttp2 = upstream.http2 ?? this.#options.http2;
     const { upgrade = "websocket" } = request;
@@ -164,8 +163,7 @@ export class HttpTransport implements Transport {
 
   #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {
     const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
-    if (mayWait && this.#schedule !== undefined) this.#schedule(attempt, pool);
-    else attempt.begin(pool);
+    pool.accept(attempt, mayWait ? this.#schedule : undefined);
   }
 
   async resolve(hostname: string): Promise<readonly string[]> {
@@ -186,7 +184,8 @@ export class HttpTransport implements Transport {
   }
 
   async close(timeout = 0): Promise<void> {
-    const closing = (): Promise<unknown> => {
+    const closing = async (): Promise<unknown> => {
+      await this.running.close();
       this.#refuseNew();
       return Promise.all(Array.from(this.#pools.values(), (pool) => pool.close(timeout === 0)));
     };
@@ -194,6 +193,7 @@ export class HttpTransport implements Transport {
   }
 
   destroy(): void {
+    this.running.destroy();
     this.#refuseNew();
     for (const pool of this.#pools.values()) pool.destroy();
   }

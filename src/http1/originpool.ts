@@ -1,6 +1,5 @@
 import type { FilledPoolOptions } from "../options/pooloptions.ts";
 import type { Holder } from "../transport/claim.ts";
-import { poolClosed } from "../transport/closing.ts";
 import type { Codec } from "./codec.ts";
 import {
   Connection,
@@ -33,7 +32,6 @@ export class OriginPool extends Pool<Connection, Job> implements ConnectionOwner
 
   /** Sends a job as soon as there is a connection for it. The queue decides the order of waiting jobs. */
   assign(job: Job): void {
-    if (this.isClosed) return job.fail(poolClosed());
     const idle = needsNewConnection(job) ? undefined : this.#takeIdle(job);
     if (idle !== undefined || this.makeRoom()) return this.#send(job, idle);
     this.counters.version++;

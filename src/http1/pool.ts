@@ -24,6 +24,19 @@ import { Queue, type QueuedJob } from "./queue.ts";
  */
 const MAX_ABSENCES = 3;
 
+/** Schedules a call of `pool.begin(attempt)`; see `ClientParts.schedule`. */
+export type BeginLater = <Attempt>(
+  pool: { begin(attempt: Attempt): void },
+  attempt: Attempt,
+) => void;
+
+/** The members of an attempt that its pool calls before the attempt is a job. */
+interface PoolAttempt<OwnPool> {
+  /** Asks the pool for a connection. */
+  begin(pool: OwnPool): void;
+  fail(error: ProxyError): void;
+}
+
 /** The parts that all pools of a transport share. */
 export interface PoolParts {
   readonly counters: Counters;
@@ -80,7 +93,10 @@ export abstract class Pool<
   /** The idle connections, in the order in which they became idle. */
   protected readonly idle: Connection[] = [];
   protected readonly queue: Queue<Job>;
-  protected isClosed = false;
+  #isClosed = false;
+  #isDestroyed = false;
+  /** The number of attempts that the pool has accepted and that have not begun. They count as running requests. */
+  #accepted = 0;
   /** Whether tunnels are closed when the last request has finished. */
   #endsTunnels = false;
   readonly #connector: Connector;
@@ -94,7 +110,7 @@ export abstract class Pool<
   #openedAtCheck = 0;
   /** The value of `#opened` at the last call of `checkUsed`. */
   #openedAtLookup = 0;
-  /** The callbacks that wait until the pool has no connection. */
+  /** The callbacks that wait until the pool is empty. */
   #onEmpty: (() => void)[] = [];
 
   constructor(destination: Destination, options: FilledPoolOptions, parts: PoolParts) {
@@ -110,6 +126,24 @@ export abstract class Pool<
       for (const connection of this.idle.slice(0, count)) this.discard(connection);
       return this.idle.length;
     });
+  }
+
+  /** Begins an attempt: with `beginLater` when that calls `begin`, otherwise immediately. */
+  accept(attempt: PoolAttempt<this>, beginLater: BeginLater | undefined): void {
+    if (this.#isClosed) return attempt.fail(poolClosed());
+    this.#accepted++;
+    if (beginLater === undefined) this.begin(attempt);
+    else beginLater(this, attempt);
+  }
+
+  /** Begins an attempt that the pool has accepted, even if the pool was closed meanwhile, but not if it was destroyed. */
+  begin(attempt: PoolAttempt<this>): void {
+    this.#accepted--;
+    if (this.#isDestroyed) attempt.fail(poolClosed());
+    else attempt.begin(this);
+    // An attempt that was aborted meanwhile asks for no connection, so no connection's end follows.
+    this.closeTunnels();
+    this.callIfEmpty();
   }
 
   /** Removes a job that waits for a connection. */
@@ -146,7 +180,7 @@ export abstract class Pool<
    * that would close them
    */
   close(endsTunnels: boolean = false): Promise<void> {
-    this.isClosed = true;
+    this.#isClosed = true;
     this.#endsTunnels = endsTunnels;
     for (const connection of this.idle.slice()) connection.destroy();
     this.closeTunnels();
@@ -157,7 +191,8 @@ export abstract class Pool<
   /** Fails all requests, and closes the connections. */
   destroy(): void {
     const error = poolClosed();
-    this.isClosed = true;
+    this.#isClosed = true;
+    this.#isDestroyed = true;
     for (let job; (job = this.queue.shift()) !== undefined;) job.fail(error);
     for (const connection of [...this.connections, ...this.tunnels]) {
       connection.fail(error);
@@ -189,7 +224,7 @@ export abstract class Pool<
   checkUsed(): boolean {
     const hasOpened = this.#opened !== this.#openedAtLookup;
     this.#openedAtLookup = this.#opened;
-    return !this.isClosed && (hasOpened || this.connections.size > 0);
+    return !this.#isClosed && (hasOpened || this.connections.size > 0);
   }
 
   onAddresses(found: FoundAddresses): void {
@@ -260,7 +295,7 @@ export abstract class Pool<
     const now = performance.now();
     const end = socketTTL > 0 ? connection.openedAt + socketTTL : Infinity;
     const left = Math.min(freeSocketTimeout, limit, end - now);
-    if (left <= 0 || maxFreeSockets === 0 || this.isClosed) return connection.destroy();
+    if (left <= 0 || maxFreeSockets === 0 || this.#isClosed) return connection.destroy();
     connection.setIdle(now + left);
     const count = this.idle.push(connection);
     if (count > maxFreeSockets) this.#trimmer.update(count);
@@ -290,7 +325,7 @@ export abstract class Pool<
 
   /** Closes the tunnels if `close` was called with `endsTunnels` and no request is running. */
   protected closeTunnels(): void {
-    if (!this.#endsTunnels || this.hasRequests) return;
+    if (!this.#endsTunnels || this.#accepted > 0 || this.hasRequests) return;
     for (const connection of [...this.connections, ...this.tunnels]) {
       connection.fail(poolClosed());
       connection.destroy();
@@ -304,7 +339,7 @@ export abstract class Pool<
     return new ProxyError("connection_read_timeout", { message: "the connection was silent" });
   }
 
-  /** Resolves the promises of `close` if the pool has no connection. */
+  /** Resolves the promises of `close` if the pool is empty. */
   protected callIfEmpty(): void {
     if (this.#count === 0) for (const onEmpty of this.#onEmpty.splice(0)) onEmpty();
   }
@@ -312,7 +347,7 @@ export abstract class Pool<
   // ── within this class ──
 
   get #count(): number {
-    return this.connections.size + this.tunnels.size;
+    return this.connections.size + this.tunnels.size + this.#accepted;
   }
 
   /** Closes the idle connections that have expired; returns when the next one expires, or `Infinity`. */

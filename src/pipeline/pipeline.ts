@@ -341,6 +341,7 @@ function startScope(exchange: Exchange): undefined {
   if (onInformational !== undefined) scope.informed = observeInterim(incoming, onInformational);
   if (observation !== undefined) scope.observer = observation;
   scope.log = plan.log;
+  plan.transport.running?.begin(scope);
   exchange.scope = scope;
 }
 

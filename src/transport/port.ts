@@ -1,5 +1,5 @@
 import type { Upstream } from "../target/target.ts";
-import type { Send } from "./scope.ts";
+import type { RunningExchanges, Send } from "./scope.ts";
 import type { PoolStats } from "./stats.ts";
 
 /**
@@ -47,6 +47,8 @@ export interface Transport {
    * and `signal` are not set. With such a transport, `idleTimeout` has no default.
    */
   readonly handsBodiesThrough?: boolean;
+  /** @internal Counts the exchanges, where `close` waits for them. */
+  readonly running?: RunningExchanges;
   /**
    * Sends one request. It does not follow redirects, send the request again, or decode the response body.
    *

@@ -166,6 +166,8 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
+  /** @internal Counts the scope until it ends; undefined where exchanges are not counted, and after `close`. */
+  running: RunningExchanges | undefined;
   /** @internal Whether another proxy may send the request instead, as long as no upstream has processed a part of it. */
   isMovable = false;
   /** @internal */
@@ -201,7 +203,8 @@ export class Scope implements Listener {
     this.#arm(timeout);
     if (signal) {
       if (signal.aborted) this.handleEvent();
-      else signal.addEventListener("abort", this);
+      // A client that has already disconnected has ended the scope, and nothing would remove the listener.
+      else if (!this.#isEnded) signal.addEventListener("abort", this);
     }
   }
 
@@ -271,6 +274,7 @@ export class Scope implements Listener {
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
+    this.running?.end();
     this.#target = undefined;
     clearTimeout(this.#timer);
     this.#limit = 0;
@@ -388,7 +392,9 @@ export class Scope implements Listener {
   }
 
   #like(client: Client, timeout: number): Scope {
-    return new Scope(client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
+    const scope = new Scope(client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
+    this.running?.count(scope);
+    return scope;
   }
 
   /** Stops the present attempt with this reason. The exchange continues: another attempt may follow. */
@@ -504,4 +510,55 @@ function superseded(): ProxyError {
     status: 499,
     message: "another attempt was started",
   });
+}
+
+/** Counts the exchanges of a transport, so that those that have begun before `close` may still send requests. */
+export class RunningExchanges {
+  #count = 0;
+  #isClosed = false;
+  /** The callbacks that wait until no exchange is running. */
+  #onNone: (() => void)[] = [];
+
+  /** Counts a new exchange until its scope ends, unless `close` was called before. */
+  begin(scope: Scope): void {
+    if (!this.#isClosed) this.count(scope);
+  }
+
+  /** Counts one more scope of a counted exchange. */
+  count(scope: Scope): void {
+    // The scope of a client that has already disconnected has ended.
+    if (scope.isEnded) return;
+    scope.running = this;
+    this.#count++;
+  }
+
+  /** Called when a counted scope ends. */
+  end(): void {
+    this.#count--;
+    // Wait for the end of this turn, because the scope of the next attempt may follow in it.
+    if (this.#onNone.length > 0) setTimeout(() => this.#callIfNone());
+  }
+
+  /** Whether the exchange of a scope may send requests. */
+  admits(scope: Scope): boolean {
+    return !this.#isClosed || scope.running !== undefined;
+  }
+
+  /** Admits no further exchange. Resolves when the others have ended, or when `destroy` is called. */
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return new Promise((resolve) => {
+      this.#onNone.push(resolve);
+      this.#callIfNone();
+    });
+  }
+
+  destroy(): void {
+    this.#isClosed = true;
+    for (const onNone of this.#onNone.splice(0)) onNone();
+  }
+
+  #callIfNone(): void {
+    if (this.#count === 0) this.destroy();
+  }
 }

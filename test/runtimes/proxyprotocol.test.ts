@@ -124,6 +124,18 @@ describe.each(Object.keys(EVALUATE))("on %s", (runtime) => {
     await until(() => open.size === 0, "the end of the connection");
   });
 
+  test("a wrong TLS option fails only the request, like without the header", async () => {
+    const target = `https://127.0.0.1:${ports.tls}`;
+    const wrong = { minVersion: "no version" };
+    const without = await start({ tls: wrong }, { target });
+    const send = await start({ proxyProtocol: "v2", tls: wrong }, { target });
+    const expected = await without("/a");
+    expect(expected).toMatch(/^500 /);
+    expect(await send("/a")).toBe(expected);
+    expect(await send("/b")).toBe(expected);
+    await until(() => open.size === 0, "the end of the connections");
+  });
+
   test("a connection is reused only for requests of the same client", async () => {
     const send = await start({ proxyProtocol: "v1" });
     const [one, other] = ["192.0.2.1", "192.0.2.2"];

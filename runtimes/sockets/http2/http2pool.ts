@@ -9,7 +9,6 @@ import type {
 import type { OriginPool } from "../../../src/http1/originpool.ts";
 import { Pool } from "../../../src/http1/pool.ts";
 import type { FilledPoolOptions } from "../../../src/options/pooloptions.ts";
-import { poolClosed } from "../../../src/transport/closing.ts";
 import type { Holder } from "../../../src/transport/claim.ts";
 import type { OriginStats } from "../../../src/transport/stats.ts";
 import type { NetSocket } from "../netsocket.ts";
@@ -63,15 +62,12 @@ export class Http2Pool
     reject: AttemptArguments[3],
   ): void {
     const attempt = new StreamAttempt(request, scope, resolve, reject);
-    const { beginLater } = this.#parts;
     // Wait for a small body to arrive: it is then sent with its length, and can be sent again.
-    if (request.body !== null && beginLater !== undefined) beginLater(attempt, this);
-    else attempt.begin(this);
+    this.accept(attempt, request.body === null ? undefined : this.#parts.beginLater);
   }
 
   /** Sends an attempt on a connection that has room for it. If none has, the attempt waits for its turn in the queue. */
   assign(attempt: StreamAttempt): void {
-    if (this.isClosed) return attempt.fail(poolClosed());
     if (this.#http1Until > 0 && this.#http1Until > performance.now())
       return attempt.sendOverHttp1(this);
     const connection = this.#choose(attempt, attempt.isFresh);

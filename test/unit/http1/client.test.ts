@@ -16,6 +16,8 @@ class Bench {
   readonly connector = new FakeConnector();
   readonly transport: HttpTransport;
   options: FilledPoolOptions | undefined;
+  /** The attempts that begin later, as functions that begin them. */
+  readonly scheduled: (() => void)[] = [];
 
   constructor(options: PoolOptions = {}, codec?: Codec) {
     this.transport = new HttpTransport("fake", options, {
@@ -24,11 +26,12 @@ class Bench {
         return this.connector;
       },
       codec: codec ?? portableCodec,
+      schedule: (pool, attempt) => void this.scheduled.push(() => pool.begin(attempt)),
     });
   }
 
-  send(target: TargetAddress): Promise<UpstreamResponse> {
-    return this.transport.send(fakeRequest({ upstream: parseTarget(target) }), fakeScope());
+  send(target: TargetAddress, method = "GET"): Promise<UpstreamResponse> {
+    return this.transport.send(fakeRequest({ upstream: parseTarget(target), method }), fakeScope());
   }
 
   /** Sends a request to a target. If the request opens a connection, the attempt succeeds and the request is answered. */
@@ -87,6 +90,67 @@ test("the pools of unused origins are removed within two minutes", async () => {
   } finally {
     vi.useRealTimers();
   }
+});
+
+describe("an attempt that begins later", () => {
+  const target = "http://up.test";
+
+  /** Begins the attempt, and answers it on the only connection. */
+  async function answer({ scheduled, connector }: Bench): Promise<void> {
+    for (const begin of scheduled.splice(0)) begin();
+    const socket = await connector.at(0).succeed();
+    socket.receive(EMPTY);
+  }
+
+  test("keeps its pool from being removed", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const bench = new Bench();
+      const reply = bench.send(target, "POST");
+      vi.advanceTimersByTime(120_000);
+      for (const begin of bench.scheduled.splice(0)) begin();
+      expect(Object.keys(bench.transport.stats().origins)).toEqual([target]);
+      bench.transport.destroy();
+      expect(await errorOf(() => reply)).toMatchObject({ status: 503 });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("is a running request for close()", async () => {
+    const bench = new Bench();
+    const reply = bench.send(target, "POST");
+    let isClosed = false;
+    const closing = bench.transport.close().then(() => (isClosed = true));
+    await settled();
+    expect(isClosed).toBe(false);
+    expect(await errorOf(() => bench.send(target, "POST"))).toMatchObject({ status: 503 });
+    await answer(bench);
+    expect((await reply).status).toBe(200);
+    await closing;
+  });
+
+  test("lets close() finish if it is aborted before", async () => {
+    const bench = new Bench();
+    const client = new FakeClient();
+    const request = fakeRequest({ upstream: parseTarget(target), method: "POST" });
+    const reply = bench.transport.send(request, new Scope(client, 0, 0));
+    const closing = bench.transport.close();
+    client.leave();
+    expect(await errorOf(() => reply)).toMatchObject({ status: 499 });
+    for (const begin of bench.scheduled.splice(0)) begin();
+    await closing;
+    expect(bench.connector.attempts).toEqual([]);
+  });
+
+  test("fails if the transport is destroyed before", async () => {
+    const bench = new Bench();
+    const reply = bench.send(target, "POST");
+    bench.transport.destroy();
+    for (const begin of bench.scheduled.splice(0)) begin();
+    expect(await errorOf(() => reply)).toMatchObject({ status: 503 });
+    expect(bench.connector.attempts).toEqual([]);
+  });
 });
 
 describe("the destinations of targets", () => {

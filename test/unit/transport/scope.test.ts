@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { Scope, type Listener } from "../../../src/transport/scope.ts";
 import { ProxyError } from "../../../src/error.ts";
@@ -110,8 +111,10 @@ describe("an exchange is aborted by", () => {
   test("a client that had already disconnected", () => {
     const unlisten = vi.fn();
     const left = { listen: (listener: Listener) => listener.handleEvent(), unlisten };
-    expect(new Scope(left, 1_000, 500).error).toEqual(gone);
+    const { signal } = new AbortController();
+    expect(new Scope(left, 1_000, 500, signal).error).toEqual(gone);
     expect(unlisten).toHaveBeenCalledOnce();
+    expect(getEventListeners(signal, "abort")).toEqual([]);
     expect(vi.getTimerCount()).toBe(0);
   });
 

@@ -622,9 +622,16 @@ describe("connections", () => {
     const proxy = proxyTo(url, { maxSockets: 1 });
     const asked = ask(proxy, 2);
     await until(() => upstream.requests === 1, "the request");
+    // The transport lets a moment pass for the body of this request to arrive.
+    const upload = new Request("http://proxy.test/", {
+      method: "POST",
+      body: "body",
+      headers: { "Content-Length": "4" },
+    });
+    asked.push(proxy.fetch(upload));
     const closed = proxy.close();
     expect((await proxy.fetch(get())).status).toBe(503);
-    expect(await finish(asked, release)).toEqual([200, 200]);
+    expect(await finish(asked, release)).toEqual([200, 200, 200]);
     await within(closed, "close()");
     expect(upstream.connections[0]?.isClosed || proxy.stats()?.closed === 1).toBe(true);
   });
