@@ -25,8 +25,8 @@ import type { RequestDraft } from "../options/hookoptions.ts";
 import type { RequestEnd } from "../options/observationoptions.ts";
 import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { countForwards, respondAsRecipient } from "../request/maxforwards.ts";
-import { toUpstreamRequest } from "../request/outgoing.ts";
+import { respondAsRecipient } from "../request/maxforwards.ts";
+import { toUpstreamRequest, usesMaxForwards } from "../request/outgoing.ts";
 import { cleanResponse, discardResponse } from "../response/clean.ts";
 import { isApp } from "../target/app.ts";
 import { badTarget, guardEscape, isAsterisk, type Upstream } from "../target/target.ts";
@@ -385,7 +385,6 @@ function buildRequest(exchange: Exchange): undefined {
   const upstream = exchange.upstream as Upstream;
   const request = toUpstreamRequest(incoming, upstream, path, plan, context);
   scope.lease?.cut(request);
-  if (usesMaxForwards(incoming.method)) countForwards(request.headers);
   exchange.request = request;
 }
 
@@ -403,11 +402,6 @@ function takeDrafted(exchange: Exchange, returned: unknown): Response | undefine
   const ownResponse = readHookResponse(returned, "onRequest");
   if (ownResponse === undefined) exchange.request = takeDraft(request, draft as RequestDraft);
   return ownResponse;
-}
-
-/** Whether `Max-Forwards` has a meaning for a method (RFC 9110 §7.6.2). */
-function usesMaxForwards(method: string): boolean {
-  return method === "OPTIONS" || method === "TRACE";
 }
 
 /**

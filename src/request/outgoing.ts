@@ -16,7 +16,7 @@ import type { UpstreamRequest } from "../transport/message.ts";
 import { dropUntrusted } from "./chain.ts";
 import { agreeOnHost, isAuthority, NAME_AND_PORT } from "./host.ts";
 import type { Incoming } from "./incoming.ts";
-import { withoutSecrets } from "./maxforwards.ts";
+import { countForwards, withoutSecrets } from "./maxforwards.ts";
 import { startTrace } from "./tracecontext.ts";
 import type { Trust } from "./trust.ts";
 import { readUpgrade } from "./upgrade.ts";
@@ -97,6 +97,7 @@ export function toUpstreamRequest(
       : agreeOnHost(incoming.named, head.host, incoming.secure);
 
   let { headers } = head;
+  if (usesMaxForwards(method)) countForwards(headers);
   if (trusts) dropUntrusted(headers, trusts);
   if (isTrace) headers = withoutSecrets(headers);
   else {
@@ -146,6 +147,11 @@ export function toUpstreamRequest(
     headersBeforeHooks: rules.follows ? [...headers] : undefined,
     hints: incoming.hints,
   };
+}
+
+/** Whether `Max-Forwards` has a meaning for a method (RFC 9110 §7.6.2). */
+export function usesMaxForwards(method: string): boolean {
+  return method === "OPTIONS" || method === "TRACE";
 }
 
 /** The header fields of a request that may be forwarded, and the values of fields that the proxy itself evaluates. */

@@ -1,10 +1,18 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Incoming } from "../../../src/request/incoming.ts";
 import { countForwards } from "../../../src/request/maxforwards.ts";
-import { errorOf, fakeIncoming, FakeTransport, proxyError, run } from "../../helpers/fakes.ts";
+import {
+  answering,
+  errorOf,
+  fakeIncoming,
+  FakeTransport,
+  proxyError,
+  run,
+  to,
+} from "../../helpers/fakes.ts";
 
 interface Sent {
-  /** The values of Max-Forwards that the upstream received; empty if the request was not forwarded. */
+  /** The values of Max-Forwards that the last upstream received; empty if the request was not forwarded. */
   forwarded: string[];
   calls: number;
   response: Response;
@@ -15,13 +23,13 @@ async function send(
   headers: string[],
   options: Parameters<typeof run>[1] = {},
   incoming: Partial<Incoming> = {},
+  transport = new FakeTransport(),
 ): Promise<Sent> {
-  const transport = new FakeTransport();
   // The Fetch standard does not allow a Request with TRACE, so the method is only in the incoming request.
   const request = (): Request => new Request("http://proxy.test/");
   const setup = { transport, ...options, options: { trace: true, ...options.options } };
   const response = await run({ method, headers, request, ...incoming }, setup);
-  const [sent = []] = transport.hops.map((hop) => hop.headers);
+  const sent = transport.hops.at(-1)?.headers ?? [];
   const forwarded = sent.filter((_, i) => /^max-forwards$/i.test(sent[i - 1] ?? ""));
   return { forwarded, calls: transport.hops.length, response };
 }
@@ -66,6 +74,13 @@ describe.each(counted)("Max-Forwards of %s", (method) => {
     expect(error).toEqual(proxyError("http_request_error", 400));
   });
 
+  test("is also forwarded to another origin to which a redirect leads", async () => {
+    const options = { followRedirects: true, redirectTargets: "any" } as const;
+    const transport = answering(to("http://b.test/"));
+    const sent = await send(method, ["Max-Forwards", "5"], { options }, {}, transport);
+    expect(sent).toMatchObject({ forwarded: ["4"], calls: 2 });
+  });
+
   test("onRequest is called for a request that ends at the proxy, and its response is used", async () => {
     const seen: (string | null)[] = [];
     const onRequest = ({ headers }: { headers: Headers }): Response => {
@@ -98,6 +113,12 @@ test.each(["GET", "HEAD", "POST", "PUT", "PROPFIND", "options", "trace"])(
     }
   },
 );
+
+test("Max-Forwards of the option `headers` is forwarded unchanged, in place of the client's", async () => {
+  const options = { headers: { "max-forwards": "any" } };
+  const sent = await send("OPTIONS", ["Max-Forwards", "5"], { options });
+  expect(sent).toMatchObject({ forwarded: ["any"], calls: 1 });
+});
 
 test("the proxy answers OPTIONS at Max-Forwards 0 without content", async () => {
   const { response } = await send("OPTIONS", ["Max-Forwards", "0"]);
