@@ -2,9 +2,8 @@ import { ProxyError, toProxyError } from "../error.ts";
 import { readHookResponse } from "../exchange/hooks.ts";
 import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
-import { discardResponse } from "../response/clean.ts";
 import { toErrorResponse } from "../response/errorresponse.ts";
-import { closeSwitched, discardBody } from "../transport/message.ts";
+import { closeSwitched } from "../transport/message.ts";
 import type { Exchange, Respond } from "./exchange.ts";
 
 /**
@@ -18,9 +17,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const abortError = scope.error;
   const error = abortError ?? toProxyError(thrown);
   // Discard the response's body before the abort, so that the body is cancelled. After the abort, it would fail instead.
-  if (cleaned !== undefined) closeSwitched(cleaned);
-  if (response !== undefined) discardResponse(response);
-  else if (cleaned !== undefined) discardBody(cleaned);
+  discardAnswer(exchange);
   // Abort the upstream request, which may have been sent already; this does nothing if the exchange has ended.
   scope.abort(error);
   // While only `cleaned` is set, no hook runs. So an exception at that stage comes from the upstream's response, and the
@@ -34,6 +31,20 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   if (reported instanceof ProxyError) scope.failed(reported);
   observation?.failed(reported);
   return respondToError(error, reported, incoming, plan, respond);
+}
+
+/** Discards the response of the upstream, except for a body from which its replacement is made. */
+export function discardAnswer(
+  { cleaned, response, observation }: Exchange,
+  replacement?: Response,
+): void {
+  if (cleaned !== undefined) closeSwitched(cleaned);
+  if (response === undefined) return cleaned?.body?.cancel();
+  const { body } = response;
+  if (body === null || body.locked || body === replacement?.body) return;
+  // The proxy ends the body here, not the client.
+  observation?.bodyOver();
+  void body.cancel().catch(() => {});
 }
 
 /** Whether an error was made from an exception of the app or a bug, not from a failure of the network or the client. */

@@ -27,14 +27,10 @@ import type { Plan } from "../plan.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { respondAsRecipient } from "../request/maxforwards.ts";
 import { toUpstreamRequest, usesMaxForwards } from "../request/outgoing.ts";
-import { cleanResponse, discardResponse } from "../response/clean.ts";
+import { cleanResponse } from "../response/clean.ts";
 import { isApp } from "../target/app.ts";
 import { badTarget, guardEscape, isAsterisk, type Upstream } from "../target/target.ts";
-import {
-  closeSwitched,
-  type UpstreamRequest,
-  type UpstreamResponse,
-} from "../transport/message.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import { type Lease, Scope } from "../transport/scope.ts";
 import type { Tunnel } from "../transport/tunnel.ts";
 import type { AnyTarget, Target, Upstreams } from "../upstreams/upstreams.ts";
@@ -47,7 +43,7 @@ import type {
   Started,
   Step,
 } from "./exchange.ts";
-import { fail, respondToError } from "./failure.ts";
+import { discardAnswer, fail, respondToError } from "./failure.ts";
 
 /** The steps before the request is sent. */
 const PREPARE: readonly Step[] = [
@@ -453,18 +449,19 @@ async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined>
 
 function cleanReceived(exchange: Exchange): undefined {
   const { incoming, plan, observation } = exchange;
-  const { scope } = exchange as Answered;
-  let { cleaned: received, request } = exchange as Answered;
+  const { cleaned: received, scope } = exchange as Answered;
+  let { request } = exchange as Answered;
   // If `cleanResponse` throws, the response is discarded or invalid, so `fail` must not discard it.
   exchange.cleaned = undefined;
-  if (observation !== undefined) {
-    received = observation.watch(received, plan.transport.handsBodiesThrough);
-  }
   if (received?.upstream !== undefined) {
     exchange.request = request = { ...request, upstream: received.upstream };
   }
   const { method } = incoming;
   let cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+  // Observe only what the client gets: the body of a response to HEAD, which `cleanResponse` discards, is no failure.
+  if (observation !== undefined) {
+    cleaned = observation.watch(cleaned, plan.transport.handsBodiesThrough);
+  }
   const { signal, serverTiming } = plan.options;
   if (signal !== undefined && cleaned.tunnel !== undefined) {
     cleaned = { ...cleaned, tunnel: endWithSignal(cleaned.tunnel, signal, incoming) };
@@ -512,13 +509,12 @@ function callOnResponse(exchange: Exchange): ReturnType<Step> {
  * Ends the exchange with the response that `onResponse` has returned, unless it is the response that the hook was given.
  */
 function takeHooked(exchange: Exchange, returned: unknown): Response | undefined {
-  const { response, cleaned, plan } = exchange as Answered;
+  const { response, plan } = exchange as Answered;
   const ownResponse = readHookResponse(returned, "onResponse");
   if ((ownResponse ?? response) === response) {
     return assertUnread(plan.isBodyUsed?.(response) ?? response.bodyUsed);
   }
-  closeSwitched(cleaned);
-  discardResponse(response, ownResponse);
+  discardAnswer(exchange, ownResponse);
   return ownResponse;
 }
 

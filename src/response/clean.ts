@@ -148,10 +148,3 @@ const SENDABLE_REASON = /^[\t\u0020-\u007e\u0080-\u00ff]*$/;
 function cleanReason(statusText: string): string {
   return SENDABLE_REASON.test(statusText) ? statusText : "";
 }
-
-/** Cancels the body of a `Response` that is not sent, unless the replacement is made from the same body. */
-export function discardResponse(response: Response, replacement?: Response): void {
-  const { body } = response;
-  if (body === null || body.locked || body === replacement?.body) return;
-  void body.cancel().catch(() => {});
-}

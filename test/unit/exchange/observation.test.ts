@@ -2,7 +2,8 @@
 import { expect, test, vi } from "vitest";
 import { Observation } from "../../../src/exchange/observation.ts";
 import type { RequestEnd } from "../../../src/options/observationoptions.ts";
-import { bytes, fakeIncoming, fakeRequest } from "../../helpers/fakes.ts";
+import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
+import { answering, bytes, fakeIncoming, fakeRequest, run, streamOf } from "../../helpers/fakes.ts";
 import { FakeSink } from "../../helpers/sink.ts";
 import { until } from "../../helpers/wait.ts";
 
@@ -25,6 +26,39 @@ test("the event of onRequestEnd does not change after it has been reported", asy
   expect(JSON.stringify(event)).toBe(reported);
   expect(event?.error).toBeUndefined();
   expect(events).toHaveLength(1);
+});
+
+test.each<[string, string, ProxyOptions]>([
+  [
+    "a response that onResponse replaces",
+    "GET",
+    { onResponse: () => new Response("sorry", { status: 500 }) },
+  ],
+  ["the body of a response to HEAD", "HEAD", { onRequest: (draft) => void (draft.method = "GET") }],
+])(
+  "the event of onRequestEnd has no error if the proxy discards %s",
+  async (_, method, options) => {
+    const events: RequestEnd[] = [];
+    const transport = answering({ status: 500, body: streamOf(["a", "b"]) });
+    const onRequestEnd = (event: RequestEnd): void => void events.push(event);
+    await run({ method }, { transport, options: { ...options, onRequestEnd } });
+    await until(() => events.length > 0, "the event");
+    expect(events).toMatchObject([{ status: 500, error: undefined }]);
+  },
+);
+
+test("the event of onRequestEnd counts the body of a response from which onResponse makes another one", async () => {
+  const events: RequestEnd[] = [];
+  const transport = answering({ body: streamOf(["abc", "de"]) });
+  const options: ProxyOptions = {
+    onResponse: ({ body }) => new Response(body, { status: 201 }),
+    onRequestEnd: (event) => void events.push(event),
+  };
+  const response = await run({}, { transport, options });
+  expect(events).toEqual([]);
+  expect(await response.text()).toBe("abcde");
+  await until(() => events.length > 0, "the event");
+  expect(events).toMatchObject([{ status: 201, bytesOut: 5, error: undefined }]);
 });
 
 test.each<[string, () => void]>([
