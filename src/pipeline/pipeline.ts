@@ -50,13 +50,13 @@ const PREPARE: readonly Step[] = [
   refuseFault,
   resolveTarget,
   startScope,
+  waitForTurn,
   pickUpstream,
   rewritePath,
   buildRequest,
   callOnRequest,
   answerMaxForwards,
   measureBody,
-  waitForTurn,
 ];
 
 /** The steps after the response headers have arrived. The last one returns the response. */
@@ -341,6 +341,21 @@ function startScope(exchange: Exchange): undefined {
   exchange.scope = scope;
 }
 
+/**
+ * Waits until the earlier requests on the client's connection are finished. Only then does the request take a place at one of
+ * several upstreams, because the earlier requests may need that place.
+ */
+function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
+  return turn && pauseUntil(turn, scope as Scope);
+}
+
+/** Waits for `turn`. The time limit is paused meanwhile, because the earlier requests have their own time limits. */
+async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined> {
+  scope.pauseIdle(true);
+  await scope.orAbort(turn);
+  scope.pauseIdle(false);
+}
+
 function pickUpstream(exchange: Exchange): ReturnType<Step> {
   return exchange.upstream === undefined ? pickOne(exchange as Started) : undefined;
 }
@@ -431,18 +446,6 @@ async function setMeasured(
     request.body?.cancel();
     throw thrown;
   }
-}
-
-/** Waits until the earlier requests on the client's connection are finished. */
-function waitForTurn({ turn, scope }: Exchange): ReturnType<Step> {
-  return turn && pauseUntil(turn, scope as Scope);
-}
-
-/** Waits for `turn`. The time limit is paused meanwhile, because the earlier requests have their own time limits. */
-async function pauseUntil(turn: Promise<void>, scope: Scope): Promise<undefined> {
-  scope.pauseIdle(true);
-  await scope.orAbort(turn);
-  scope.pauseIdle(false);
 }
 
 // ── after the response headers have arrived ──

@@ -3,6 +3,7 @@ import { getRequestListener } from "@hono/node-server";
 import { H3 } from "h3";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, type CreateProxyOptions, type NodeProxy } from "../../../runtimes/node.ts";
+import { balance } from "../../../src/upstreams/balance.ts";
 import { useApps } from "../../helpers/apps.ts";
 import { pause, settled, within } from "../../helpers/wait.ts";
 import { type Header, request } from "../../helpers/wire.ts";
@@ -106,6 +107,23 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect((await client.read()).status).toBe(200);
     expect((await client.read()).status).toBe(200);
     expect(upstream.calls.map((call) => call.target)).toEqual(["/1", "/2"]);
+  });
+
+  test("a pipelined request takes no place at an upstream before its turn", async () => {
+    const urls = ["http://127.0.0.1:1", upstream.url];
+    const target = balance(urls, { maxRequests: 1, policy: "first" });
+    const client = await apps.connect(await serve(create({ target })));
+    const held: number[] = [];
+    upstream.script = async (call) => {
+      await call.done;
+      held.push(target.active);
+      call.reply(200, [], call.target);
+    };
+    // If the second request had the place, the first one would wait for it, after the other upstream has refused it.
+    client.send(request("GET", "/1"), request("GET", "/2"));
+    expect(await client.read()).toMatchObject({ status: 200, text: "/1" });
+    expect(await client.read()).toMatchObject({ status: 200, text: "/2" });
+    expect(held).toEqual([1, 1]);
   });
 
   test("a hundred pipelined requests are sent in order, and cause no process warning", async () => {
