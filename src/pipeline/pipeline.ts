@@ -78,7 +78,7 @@ export function forward(
   const isTraced = plan.tracing?.channel.hasSubscribers === true;
   if (onRequestEnd === undefined && !isTraced) {
     const observation = serverTiming ? new Observation(incoming) : undefined;
-    return runExchange(begin(incoming, target, plan, context, respond, observation));
+    return runExchange(incoming, target, plan, context, respond, observation);
   }
   return observe(incoming, target, plan, context, respond, isTraced);
 }
@@ -99,21 +99,20 @@ function observe(
   const { onRequestEnd, route } = plan.options;
   const runObserved = (end?: (event: RequestEnd) => void): Promise<Response> => {
     const observation = new Observation(incoming, route, onRequestEnd, end);
-    const exchange = begin(incoming, target, plan, context, respond, observation);
-    return observation.conclude(runExchange(exchange));
+    return observation.conclude(runExchange(incoming, target, plan, context, respond, observation));
   };
   return isTraced && plan.tracing ? plan.tracing.trace(incoming, runObserved) : runObserved();
 }
 
-function begin(
+function runExchange(
   incoming: Incoming,
   target: Target,
   plan: Plan,
   context: Context,
   respond: Respond,
   observation: Observation | undefined,
-): Exchange {
-  return {
+): Promise<Response> {
+  const exchange: Exchange = {
     incoming,
     plan,
     context,
@@ -129,9 +128,6 @@ function begin(
     cleaned: undefined,
     response: undefined,
   };
-}
-
-function runExchange(exchange: Exchange): Promise<Response> {
   try {
     const early = runSteps(exchange, PREPARE);
     if (early === undefined) return sendPrepared(exchange as Sendable);
@@ -162,7 +158,7 @@ export function forwardAgain(
   // A request without a body was already copied. A body is copied when it is sent, which has not happened so far.
   const isCopied = mirror !== undefined && request?.body === null;
   const next = isCopied ? { ...plan, mirror: (same: UpstreamRequest) => same } : plan;
-  return runExchange(begin(incoming, target, next, context, respond, observation));
+  return runExchange(incoming, target, next, context, respond, observation);
 }
 
 /** Ends an exchange whose request is not sent. */
