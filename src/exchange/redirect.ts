@@ -3,7 +3,7 @@ import { mayGoUnread } from "../body/source.ts";
 import { getHeader, NameSet, toHeaders, withoutNames, type HeaderList } from "../fields/headers.ts";
 import { refusePromise } from "../misuse.ts";
 import { parseReference } from "../response/location.ts";
-import { parseTarget } from "../target/target.ts";
+import { parseTarget, type Upstream } from "../target/target.ts";
 import { discardBody, type UpstreamRequest, type UpstreamResponse } from "../transport/message.ts";
 import type { Interceptor } from "../transport/port.ts";
 
@@ -48,18 +48,29 @@ export function followRedirects(
   allows: RedirectPolicy,
   secrets: readonly string[],
 ): Interceptor {
-  return (next) => async (first, firstScope) => {
-    let request = first;
-    let scope = firstScope;
+  return (next) => async (request, scope) => {
     // The fields that hooks and interceptors have set. If an interceptor has made a new request without
     // `headersBeforeHooks`, all of its fields count as set by the app, so that no other origin gets them.
-    const added = changedFields(first.headersBeforeHooks ?? [], first.headers);
-    const visited = [describeHop(first)];
+    const added = changedFields(request.headersBeforeHooks ?? [], request.headers);
+    const visited: string[] = [];
+    // The upstream to which failover has sent the first request: references to it are rewritten in the last response.
+    let home: Upstream | undefined;
     for (;;) {
       const response = await next(request, scope);
-      const finalResponse = request === first ? response : { ...response, request };
+      home ??= response.upstream;
+      request = { ...request, upstream: response.upstream ?? request.upstream };
+      const finalResponse =
+        visited.length === 0 ? response : { ...response, request, upstream: home };
+      visited.push(describeHop(request));
       if (visited.length > max) return finalResponse;
-      const following = askForNext(request, response, allows, [...secrets, ...added]);
+      let following: UpstreamRequest | undefined;
+      try {
+        following = nextHop(request, response, allows, [...secrets, ...added]);
+      } catch (thrown) {
+        // `redirectTargets` has thrown.
+        discardBody(response);
+        throw thrown;
+      }
       // Stop at a loop, because the same request would get the same response.
       if (following === undefined || visited.includes(describeHop(following))) return finalResponse;
       discardBody(response);
@@ -67,25 +78,9 @@ export function followRedirects(
       scope = scope.again();
       // The redirect itself names the upstream of the next request, so no upstream is picked for it.
       scope.lease = undefined;
-      visited.push(describeHop(request));
       if (scope.error !== undefined) throw scope.error;
     }
   };
-}
-
-/** Returns the request that a redirect leads to; discards the redirect's body if the policy throws. */
-function askForNext(
-  request: UpstreamRequest,
-  response: UpstreamResponse,
-  allows: RedirectPolicy,
-  secrets: readonly string[],
-): UpstreamRequest | undefined {
-  try {
-    return nextHop(request, response, allows, secrets);
-  } catch (thrown) {
-    discardBody(response);
-    throw thrown;
-  }
 }
 
 /** Returns a text that is equal for two requests if they have the same method, origin and path. */
@@ -157,6 +152,6 @@ function parseLocation(headers: HeaderList, base: URL): URL | undefined {
   const location = getHeader(headers, "location");
   if (location === undefined) return undefined;
   const url = parseReference(location, base);
-  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:")) return undefined;
-  return url.username === "" && url.password === "" ? url : undefined;
+  if (url === null || url.username + url.password !== "") return undefined;
+  return /^https?:$/.test(url.protocol) ? url : undefined;
 }

@@ -538,6 +538,43 @@ describe("attempts at upstreams", () => {
     expect(response.headers.get("set-cookie")).toBeNull();
   });
 
+  test("a redirect is followed at the upstream that has answered, and Location of the last response is rewritten for it", async () => {
+    const { target, ask, sent } = setUp(
+      async ({ upstream, path }) => {
+        if (upstream.host === "a.test") throw new ProxyError("connection_refused");
+        if (path === "/absolute") return { ...respond(302), headers: ["Location", "/relative"] };
+        if (path === "/relative")
+          return { ...respond(201), headers: ["Location", "http://b.test/new"] };
+        return { ...respond(302), headers: ["Location", "http://b.test/absolute"] };
+      },
+      { followRedirects: true },
+      { policy: "first" },
+    );
+    const response = await ask();
+    expect(sent.map(({ upstream, path }) => upstream.origin + path)).toEqual([
+      "http://a.test/",
+      "http://b.test/",
+      "http://b.test/absolute",
+      "http://b.test/relative",
+    ]);
+    expect([response.status, response.headers.get("location")]).toEqual([201, "/new"]);
+    await response.text();
+    expectIdle(target);
+  });
+
+  test("a redirect of another upstream to the same URL is a loop, and goes to the client", async () => {
+    const { ask, sent } = setUp(
+      async ({ upstream }) => {
+        if (upstream.host === "a.test") throw new ProxyError("connection_refused");
+        return { ...respond(302), headers: ["Location", "/"] };
+      },
+      { followRedirects: true },
+      { policy: "first" },
+    );
+    expect((await ask()).status).toBe(302);
+    expect(sent).toHaveLength(2);
+  });
+
   test("a request has no more attempts than retry allows", async () => {
     const { ask, sent } = setUp(async () => respond(500), {
       retry: { attempts: 1, statusCodes: [500] },
