@@ -1,6 +1,7 @@
 import type { Respond } from "./pipeline/exchange.ts";
 import { forward, isFixed, isUpstreams } from "./pipeline/pipeline.ts";
 import { badOption } from "./misuse.ts";
+import { checkOptions } from "./options/check.ts";
 import type { Context } from "./options/forwardingoptions.ts";
 import type { PoolOptions } from "./options/pooloptions.ts";
 import type { ProxyOptions } from "./options/proxyoptions.ts";
@@ -237,11 +238,11 @@ export function bindCreateProxy<OwnProxy extends Proxy>(
 function createRoute(createOptions: CreateProxyOptions, runtime: Runtime): Route {
   const given = isRecord(createOptions) ? createOptions : ({} as CreateProxyOptions);
   const { target, pool, ...options } = given;
-  if (pool !== undefined && !isRecord(pool)) {
-    throw badOption("pool", "use an object");
-  }
-  if (pool !== undefined && (options.transport ?? options.fetch) !== undefined) {
-    throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
+  if (pool !== undefined) {
+    if (!isRecord(pool)) throw badOption("pool", "use an object");
+    if ((options.transport ?? options.fetch) !== undefined) {
+      throw badOption("pool", "leave it out: `transport` and `fetch` have their own connections");
+    }
   }
   // Health checks use the transport's own `connectTimeout`, so set the proxy's option for the transport as well.
   const connectTimeout = options.connectTimeout ?? pool?.connectTimeout;
@@ -286,7 +287,9 @@ function toProxy({ target, plan }: Route, runtime: Runtime): Proxy {
       }
     },
     stats: () => addStates(transport.stats?.(), target, plan),
-    close: async (timeout) => {
+    close: async (timeout = 0) => {
+      // Before anything ends: a refused call must change nothing.
+      checkOptions({ timeout });
       endUpstreams();
       await ownTransport?.close?.(timeout);
     },

@@ -455,8 +455,7 @@ function cleanReceived(exchange: Exchange): undefined {
   if (received?.upstream !== undefined) {
     exchange.request = request = { ...request, upstream: received.upstream };
   }
-  const { method } = incoming;
-  let cleaned = cleanResponse(received, method, request, plan.rewriteResponse, incoming);
+  let cleaned = cleanResponse(received, incoming.method, request, plan.rewriteResponse, incoming);
   // Observe only what the client gets: the body of a response to HEAD, which `cleanResponse` discards, is no failure.
   if (observation !== undefined) {
     cleaned = observation.watch(cleaned, plan.transport.handsBodiesThrough);

@@ -46,13 +46,24 @@ describe("close(timeout)", () => {
     await within(closing, "the close");
   });
 
-  test.each([-1, 1.5, Number.NaN, "5"])("the timeout %j is refused", async (timeout) => {
-    const proxy = pooled();
-    await expect(proxy.close(timeout as number)).rejects.toThrow(
-      /^fetchway: close\(timeout\): use whole milliseconds/,
-    );
-    expect(await ask(proxy)).toBe("200 ");
-  });
+  test.each([-1, 1.5, Number.NaN, "5"])(
+    "the timeout %j is refused, also without own connections, and no request is aborted",
+    async (timeout) => {
+      const wrong = timeout as number;
+      const message = /^fetchway: .*timeout.*: use whole milliseconds, 0 for no limit$/;
+      const transport = createTransport();
+      await expect(transport.close?.(wrong)).rejects.toThrow(message);
+      const other = createProxy({ target: upstream.url, transport });
+      await expect(other.close(wrong)).rejects.toThrow(message);
+      const proxy = pooled({}, "http://127.0.0.1:1", { wait: 60_000 });
+      const answer = ask(proxy);
+      await until(() => statsOf(proxy).held === 1, "the wait for the upstream");
+      await expect(proxy.close(wrong)).rejects.toThrow(message);
+      expect(statsOf(proxy).held).toBe(1);
+      proxy.destroy();
+      expect(await answer).toBe(CLOSED);
+    },
+  );
 });
 
 describe("destroy()", () => {
