@@ -102,6 +102,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response. */
   #controlFrames = 0;
+  /** Whether the time of a request has passed while the connection was being opened. */
+  #isLate = false;
   #settingsDeadline: Deadline | undefined;
   /** Whether the upstream's SETTINGS have arrived. */
   #hasSettings = false;
@@ -196,7 +198,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
 
   /** The number of further requests that the connection can take. */
   get room(): number {
-    return this.isDraining || this.isClosed ? 0 : this.#limit - this.attempts.length;
+    const isLate = this.#isLate && !this.isOpen;
+    return this.isDraining || this.isClosed || isLate ? 0 : this.#limit - this.attempts.length;
   }
 
   /** Records that a request is sent now. Without the option `keepAlive`, the connection carries no other request. */
@@ -260,6 +263,15 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   drain(): void {
     this.isDraining = true;
     if (this.attempts.length === 0) this.destroy();
+  }
+
+  /**
+   * Takes no further request after the time of a request has passed. If the connection is still being opened, the other
+   * requests wait for it, and once it is open, it takes further requests.
+   */
+  distrust(): void {
+    if (this.isOpen) this.drain();
+    else this.#isLate = true;
   }
 
   /** Makes the connection idle until a time. An idle connection does not keep the process alive. */

@@ -244,7 +244,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     // After a refused stream or a timeout, send no further request on this connection. If the upstream refuses a
     // stream, the connection is overloaded or about to be closed. If the connection is silent, it may be broken, or
     // busy with frames that belong to no response.
-    if (error.unprocessed || TIMEOUTS.has(error.code)) connection?.drain();
+    if (error.unprocessed) connection?.drain();
+    else if (TIMEOUTS.has(error.code)) connection?.distrust();
     if (this.place !== undefined) this.#leaveQueue(this.place.since);
     if (this.account !== undefined) this.#pool?.freePlace(this);
     this.#closeStream();

@@ -596,6 +596,42 @@ describe("connections", () => {
     expect((await within(long, "the end of the long one")).status).toBe(502);
   });
 
+  test("a request whose `timeout` passes before SETTINGS leaves the connection usable for other requests", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true, maxSockets: 1 });
+    closing.push(() => transport.destroy?.());
+    const patient = proxyFetch(get(), url, { transport });
+    await until(() => upstream.connections.length === 1, "the connection");
+    const short = proxyFetch(get(), url, { transport, timeout: 50 });
+    expect((await within(short, "the 504")).status).toBe(504);
+    upstream.connections[0]?.send(settings);
+    const response = await within(patient, "the response");
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
+    const isIdle = (): boolean => Object.values(transport.stats?.().origins ?? {})[0]?.free === 1;
+    await until(isIdle, "it to be idle");
+    expect(transport.stats?.()).toMatchObject({ created: 1, closed: 0, failed: 0, requests: 1 });
+  });
+
+  test("after a request has timed out before SETTINGS, later requests use another connection", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true });
+    closing.push(() => transport.destroy?.());
+    const patient = proxyFetch(get(), url, { transport });
+    await until(() => upstream.connections.length === 1, "the connection");
+    const short = proxyFetch(get(), url, { transport, timeout: 50 });
+    expect((await within(short, "the 504")).status).toBe(504);
+    upstream.settings = settings;
+    const later = await within(proxyFetch(get(), url, { transport }), "the later response");
+    expect(await later.text()).toBe("whole");
+    upstream.connections[0]?.send(settings);
+    expect(await (await within(patient, "the first response")).text()).toBe("whole");
+    expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1], [1]]);
+  });
+
   test("`timeout` of the pool: a silent connection is closed, and its requests fail", async () => {
     const [upstream, url] = await raw();
     upstream.script = () => {};
