@@ -414,7 +414,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     const status = readStatus(raw);
     let headers: HeaderList;
     let length: number | undefined;
-    const hasBody = ((flags ?? 0) & END_STREAM) === 0;
+    const isEnded = ((flags ?? 0) & END_STREAM) !== 0;
+    const isBodyless = this.#method === "HEAD" || status === 204 || status === 304;
     this.#connection?.recordActivity();
     try {
       if (!(status >= 200)) throw malformedMessage("no status");
@@ -422,15 +423,18 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
       if (this.upgrade !== undefined && status < 300) return this.#switch(headers);
       length = parseLength(getHeader(headers, "content-length"));
       // Not every runtime compares the length with the body (RFC 9113 §8.1.1).
-      const mayBeEmpty = this.#method === "HEAD" || status === 204 || status === 304;
-      if (!hasBody && !mayBeEmpty && (length ?? 0) > 0)
+      if (isEnded && !isBodyless && (length ?? 0) > 0)
         throw malformedMessage("a Content-Length and no body");
     } catch (error) {
       return this.fail(error);
     }
     this.#isAnswered = true;
     this.#scope.headersReceived(isEventStream(headers));
-    if (hasBody) {
+    if (isBodyless) {
+      // An empty DATA frame with END_STREAM may follow, and `Content-Length` is the length of another response.
+      this.#bytesLeft = 0;
+      this.#expectsTrailers = false;
+    } else if (!isEnded) {
       this.#bytesLeft = length;
       this.#expectsTrailers ||= getHeader(headers, "trailer") !== undefined;
       this.#body = new ResponseBody(this.#scope, this, this.#bytesLeft, bufferMemory);
@@ -440,8 +444,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#held = { status, statusText: "", headers, body: this.#body ?? null };
     this.#early?.forEach((chunk) => this.onChunk(chunk));
     this.#early = undefined;
-    if (hasBody) this.#connection?.passOnLater(this);
-    else this.#finish();
+    if (isEnded) this.#finish();
+    else this.#connection?.passOnLater(this);
   }
 
   /** Makes the stream a tunnel, after the upstream has accepted a WebSocket. The response gets the status 101. */
@@ -481,7 +485,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
    */
   #endBody(): void {
     if (this.#expectsTrailers || !this.#isUploaded) return;
-    this.#body?.end();
+    this.#endResponse();
     this.#deadline?.clear();
     this.#deadline = new Deadline(END_TIMEOUT, () =>
       this.fail(new ProxyError("http_response_incomplete")),
@@ -535,9 +539,13 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     // The upstream has answered without the rest of the request body: end the stream (RFC 9113 §8.1).
     if (!this.#isUploaded) this.#closeStream();
     this.#stopUpload();
+    this.#endResponse();
+    this.passOn();
+  }
+
+  #endResponse(): void {
     if (this.#body === undefined) this.#scope.end();
     else this.#body.end(this.#trailers);
-    this.passOn();
   }
 
   cancel(reason: ProxyError): void {

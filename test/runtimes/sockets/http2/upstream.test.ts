@@ -6,8 +6,10 @@ import { connect, createSecureServer, createServer, type ServerHttp2Stream } fro
 import type { Server } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../../../../runtimes/node.ts";
+import type { RequestEnd } from "../../../../src/options/observationoptions.ts";
 import type { PoolOptions } from "../../../../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../../../../src/proxy.ts";
+import { balance } from "../../../../src/upstreams/balance.ts";
 import { rfc } from "../../../conformance/rfc.ts";
 import { makeCertificate } from "../../../helpers/certificate.ts";
 import {
@@ -315,6 +317,43 @@ describe("messages", () => {
     const head = await proxy.fetch(new Request("http://a.test/", { method: "HEAD" }));
     expect([head.status, await head.text()]).toEqual([304, ""]);
   });
+
+  test.each([
+    ["HEAD", "200", "the same"],
+    ["HEAD", "200", "a later"],
+    ["GET", "304", "the same"],
+    ["GET", "304", "a later"],
+    ["GET", "204", "the same"],
+    ["GET", "204", "a later"],
+  ])(
+    "a response to %s with the status %s is complete if an empty DATA frame ends its stream in %s read",
+    async (method, status, read) => {
+      const [upstream, url] = await raw();
+      const target = balance([url]);
+      const ends: RequestEnd[] = [];
+      const proxy = proxyTo(target, {}, { onRequestEnd: (end: RequestEnd) => void ends.push(end) });
+      upstream.script = (connection, id) => {
+        const length = status === "204" ? [] : [field("content-length", "5")];
+        const fields = Buffer.concat([field(":status", status), ...length]);
+        connection.send(
+          frame(HEADERS, END_HEADERS, id, fields),
+          ...(read === "the same" ? [frame(DATA, END_STREAM, id)] : []),
+        );
+      };
+      const response = await proxy.fetch(new Request("http://proxy.test/", { method }));
+      expect([response.status, await response.text()]).toEqual([Number(status), ""]);
+      if (read === "a later") upstream.connections[0]?.send(frame(DATA, END_STREAM, 1));
+      await until(() => ends.length === 1, "the report");
+      expect(ends[0]?.error).toBeUndefined();
+      // The upstream has read all frames of the first stream when it answers on the second.
+      upstream.script = (connection, id) => connection.send(wholeResponse(id));
+      expect(await (await proxy.fetch(get())).text()).toBe("whole");
+      expect(upstream.connections.map(({ streams, resets }) => [streams, resets])).toEqual([
+        [[1, 3], []],
+      ]);
+      expect(target.states()[0]).toMatchObject({ requests: 2, failures: 0 });
+    },
+  );
 
   test("a 307 is followed, and its target gets the request's body", async () => {
     const [url, seen] = await echo((stream) => {
