@@ -167,16 +167,20 @@ export type RawScript = (connection: RawConnection, id: number) => void;
 
 export class RawUpstream {
   script: RawScript = (connection, id) => connection.send(wholeResponse(id));
+  /** Called for each frame of the proxy, after the upstream's own answer to it. */
+  onFrame: (frame: ReceivedFrame, connection: RawConnection) => void = () => {};
   /** The SETTINGS frame that the upstream sends first on each connection; undefined to send none, and to acknowledge none. */
   settings: Buffer | undefined = frame(SETTINGS, 0, 0);
   readonly connections: RawConnection[] = [];
   readonly #server: Server = createServer((socket: Socket) => {
     if (this.settings !== undefined) socket.write(this.settings);
-    const connection = new RawConnection(socket, ({ type, flags, id, payload }, from) => {
+    const connection = new RawConnection(socket, (received, from) => {
+      const { type, flags, id, payload } = received;
       const isSilent = this.settings === undefined;
       if (type === SETTINGS && flags === 0 && !isSilent) from.send(frame(SETTINGS, ACK, 0));
       if (type === PING && flags === 0) from.send(frame(PING, ACK, 0, payload));
       if (type === HEADERS) this.script(from, id);
+      this.onFrame(received, from);
     });
     this.connections.push(connection);
   });

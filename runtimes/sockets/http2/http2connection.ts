@@ -33,8 +33,9 @@ const STREAM_WINDOW = 262_144;
 const CONNECTION_WINDOW = 4_194_304;
 const MAX_FIELDS = 1024;
 /**
- * The number of SETTINGS and PING frames that an upstream may send between two parts of responses. Each such frame needs an
- * answer, so that a flood of them would keep the event loop busy (CVE-2019-9512, CVE-2019-9515).
+ * The number of SETTINGS and PING frames that an upstream may send between two parts of responses or of requests. Each such
+ * frame needs an answer, so that a flood of them would keep the event loop busy (CVE-2019-9512, CVE-2019-9515). gRPC's server
+ * in Go sends a PING for each DATA frame that it gets, to measure the round-trip time.
  */
 const MAX_CONTROL_FRAMES = 1000;
 
@@ -100,7 +101,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** The attempts that pass something on after the current read: response headers, or the end of a response body. */
   #answered: Attempt[] = [];
   #limit: number;
-  /** The number of SETTINGS and PING frames since the last part of a response. */
+  /** The number of SETTINGS and PING frames since the last part of a response or of a request body. */
   #controlFrames = 0;
   /** Whether the time of a request has passed while the connection was being opened. */
   #isLate = false;
@@ -215,6 +216,11 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Records that a part of a response has arrived. */
   recordActivity(): void {
     this.activity++;
+    this.#controlFrames = 0;
+  }
+
+  /** Records that a part of a request body, or of a tunnel, is sent. */
+  recordSent(): void {
     this.#controlFrames = 0;
   }
 

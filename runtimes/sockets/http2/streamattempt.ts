@@ -322,7 +322,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     }
     this.#isUploaded = false;
     this.#upload = body as BodySource;
-    this.#writer = new StreamUpload(this, stream, contentLength, this.#scope);
+    this.#writer = new StreamUpload(this, stream, contentLength);
     pipe(this.#upload, this.#writer);
   }
 
@@ -343,6 +343,12 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
   onceDrained(callback: () => void): void {
     if (this.#isOver) callback();
     else (this.#callbacks ??= []).push(callback);
+  }
+
+  /** Records that a chunk of the request body, or of the tunnel, is sent. */
+  recordSent(): void {
+    this.#scope.touch();
+    this.#connection?.recordSent();
   }
 
   /** Records the end of the request body, which trailer fields may follow. */
@@ -453,7 +459,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     this.#isAnswered = true;
     this.#isOver = true;
     this.#scope.end();
-    const carrier = new TunnelStream(this.#stream as ClientHttp2Stream, () => this.markUploaded());
+    const carrier = new TunnelStream(this.#stream as ClientHttp2Stream, this);
     const tunnel = (this.#tunnel = new SwitchedTunnel(carrier, false, this.clientKey));
     this.#early?.forEach((chunk) => tunnel.onChunk(chunk));
     this.#early = undefined;
@@ -614,27 +620,20 @@ class StreamUpload implements Sink {
   readonly memory = "borrowed";
   readonly #attempt: StreamAttempt;
   readonly #stream: ClientHttp2Stream;
-  readonly #scope: Scope;
   written = 0;
   /** The length that the request announces; undefined if it announces none. */
   readonly #length: number | undefined;
   #isEnded = false;
 
-  constructor(
-    attempt: StreamAttempt,
-    stream: ClientHttp2Stream,
-    length: number | undefined,
-    scope: Scope,
-  ) {
+  constructor(attempt: StreamAttempt, stream: ClientHttp2Stream, length: number | undefined) {
     this.#attempt = attempt;
     this.#stream = stream;
     this.#length = length;
-    this.#scope = scope;
   }
 
   write(chunk: Uint8Array): boolean {
     if (chunk.byteLength === 0 || this.#isEnded || this.#stream.destroyed) return true;
-    this.#scope.touch();
+    this.#attempt.recordSent();
     this.written += chunk.byteLength;
     if (this.#length !== undefined && this.written > this.#length) {
       this.#attempt.fail(badLength(this.#length, this.written));

@@ -4,15 +4,22 @@ import type { TunnelConnection } from "../../../src/http1/switchedtunnel.ts";
 /** The error code of a stream that is no longer needed (RFC 9113 §7), or whose WebSocket has broken off (RFC 8441 §5). */
 const CANCEL = 8;
 
+/** The members of an attempt that its tunnel calls. */
+export interface TunnelOwner {
+  /** Called before a chunk is sent. */
+  recordSent(): void;
+  /** Called before this side of the stream is ended. */
+  markUploaded(): void;
+}
+
 /** An HTTP/2 stream to the upstream that carries a WebSocket (RFC 8441), with the interface of an HTTP/1.1 connection. */
 export class TunnelStream implements TunnelConnection {
   readonly #stream: ClientHttp2Stream;
-  readonly #onEnd: () => void;
+  readonly #owner: TunnelOwner;
 
-  /** @param onEnd called before this side of the stream is ended */
-  constructor(stream: ClientHttp2Stream, onEnd: () => void) {
+  constructor(stream: ClientHttp2Stream, owner: TunnelOwner) {
     this.#stream = stream;
-    this.#onEnd = onEnd;
+    this.#owner = owner;
   }
 
   switchTo(): void {
@@ -21,6 +28,7 @@ export class TunnelStream implements TunnelConnection {
 
   write(bytes: Uint8Array): boolean {
     const { destroyed, writableEnded } = this.#stream;
+    this.#owner.recordSent();
     return destroyed || writableEnded || this.#stream.write(bytes);
   }
 
@@ -37,7 +45,7 @@ export class TunnelStream implements TunnelConnection {
   }
 
   end(): void {
-    this.#onEnd();
+    this.#owner.markUploaded();
     this.#stream.end();
   }
 

@@ -13,6 +13,7 @@ import { balance } from "../../../../src/upstreams/balance.ts";
 import { rfc } from "../../../conformance/rfc.ts";
 import { makeCertificate } from "../../../helpers/certificate.ts";
 import {
+  ACK,
   DATA,
   END_HEADERS,
   END_STREAM,
@@ -21,6 +22,7 @@ import {
   GOAWAY,
   HEADERS,
   maxStreams,
+  PING,
   RawUpstream,
   responseHead,
   RST_STREAM,
@@ -679,6 +681,27 @@ describe("connections", () => {
     expect(responses.map(({ status }) => status)).toEqual([504, 504]);
     await until(() => upstream.connections[0]?.isClosed === true, "the connection's end");
     expect(proxy.stats()?.timedOut).toBe(1);
+  });
+
+  test("an upload may take any number of PING frames, as gRPC's server in Go sends one for each chunk", async () => {
+    const [upstream, url] = await raw();
+    upstream.script = () => {};
+    let sendNext = (): void => {};
+    upstream.onFrame = ({ type, flags, id }, connection) => {
+      if (type === DATA && flags === END_STREAM) connection.send(wholeResponse(id));
+      else if (type === DATA) connection.send(frame(PING, 0, 0, Buffer.alloc(8)));
+      else if (type === PING && flags === ACK) sendNext();
+    };
+    let left = 1100;
+    const body = new ReadableStream({
+      start(controller) {
+        sendNext = () => (left-- > 0 ? controller.enqueue(Buffer.from("c")) : controller.close());
+        sendNext();
+      },
+      cancel: () => void (sendNext = () => {}),
+    });
+    const response = await within(proxyTo(url).fetch(post(body)), "the response");
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
   });
 
   test("if a connection cannot be opened, all requests that wait for it fail, and one failure is counted", async () => {

@@ -339,6 +339,22 @@ describe("a tunnel", () => {
     await within(once(socket, "message"), "the echo");
   });
 
+  test("a tunnel whose client sends may take any number of PING frames", async () => {
+    let onPong = (): void => {};
+    const upstream = await openUpstream((stream) => {
+      stream.respond({ ":status": 200 });
+      stream.on("data", () => stream.session?.ping(() => onPong()));
+    });
+    const { url } = await serve(upstream.url);
+    const socket = await open(url);
+    let left = 1100;
+    const sent = new Promise<string>((resolve) => {
+      onPong = () => (left-- > 0 ? socket.send("message") : resolve("all sent"));
+    });
+    onPong();
+    expect(await within(Promise.race([sent, codeOf(socket)]), "the messages")).toBe("all sent");
+  });
+
   test("when one side ends its direction, the tunnel stays open in the other direction", async () => {
     rfc("8441-5-end");
     const streams: ServerHttp2Stream[] = [];
