@@ -60,6 +60,8 @@ class BunIncoming extends WebIncoming {
   readonly #server: BunServer | undefined;
   readonly #rules: ClientRules;
   readonly #context: Context;
+  /** The number of exchanges that listen; an interceptor may begin several for one request (`scope.fork()`). */
+  #listeners = 0;
 
   constructor(
     request: Request,
@@ -84,13 +86,13 @@ class BunIncoming extends WebIncoming {
 
   /** Also turns off the server's idle timeout, which would close the connection of a slow exchange without a response. */
   override listen(listener: Listener): void {
+    if (this.#listeners++ === 0) this.#setIdleTimeout(0);
     super.listen(listener);
-    this.#setIdleTimeout(0);
   }
 
   override unlisten(listener: Listener): void {
     super.unlisten(listener);
-    this.#setIdleTimeout(IDLE_TIMEOUT);
+    if (--this.#listeners === 0) this.#setIdleTimeout(IDLE_TIMEOUT);
   }
 
   get upgrade(): string | undefined {

@@ -40,6 +40,21 @@ test("if the client has disconnected before the proxy reads `request.signal`, th
   expect(scope.error?.status).toBe(499);
 });
 
+test("the server's idle timeout stays off until the last exchange of a request has ended", () => {
+  const timeouts: number[] = [];
+  const server = {
+    requestIP: () => null,
+    timeout: (_: Request, seconds: number) => void timeouts.push(seconds),
+  };
+  const { request } = createRequest({ method: "POST", body: "x" });
+  const scope = new Scope(readRequest(request, server, {}), 1000, 0);
+  const fork = scope.fork();
+  fork.end();
+  expect(timeouts.at(-1)).toBe(0);
+  scope.end();
+  expect(timeouts.at(-1)).toBeGreaterThan(0);
+});
+
 test("`clientKey` is made from the peer's address, or from the address that the option `clientAddress` returns", () => {
   const server = { requestIP: () => ({ address: "::ffff:192.0.2.7" }), timeout() {} };
   const { request } = createRequest();
