@@ -61,7 +61,7 @@ export interface SharedParts extends PoolParts {
    * @param connector opens the connections of the pool
    */
   createHttp1Pool(connector: Connector): OriginPool;
-  /** Sends a request over HTTP/1.1. */
+  /** Sends a request over HTTP/1.1 that has waited for `beginLater`, if it had to (`mustWait`). */
   sendOverHttp1(pool: OriginPool, ...attempt: AttemptArguments): void;
 }
 
@@ -161,9 +161,8 @@ export class HttpTransport implements Transport {
     return this.#sendOverHttp2(request, scope);
   }
 
-  #begin(attempt: Attempt, pool: OriginPool, { method, body }: UpstreamRequest): void {
-    const mayWait = body !== null || (method !== "GET" && method !== "HEAD");
-    pool.accept(attempt, mayWait ? this.#schedule : undefined);
+  #begin(attempt: Attempt, pool: OriginPool, request: UpstreamRequest): void {
+    pool.accept(attempt, mustWait(request) ? this.#schedule : undefined);
   }
 
   async resolve(hostname: string): Promise<readonly string[]> {
@@ -231,7 +230,7 @@ export class HttpTransport implements Transport {
         beginLater: this.#schedule,
         createHttp1Pool: (connector) => this.#createHttp1Pool(destination, connector),
         sendOverHttp1: (http1, request, ...rest) => {
-          this.#begin(new Attempt(request, ...rest, this.#chunkMemory), http1, request);
+          new Attempt(request, ...rest, this.#chunkMemory).begin(http1);
         },
       }),
     );
@@ -288,6 +287,11 @@ export class HttpTransport implements Transport {
     this.#isClosed = true;
     clearTimeout(this.#evictionTimer);
   }
+}
+
+/** Returns whether the attempt for a request begins with `ClientParts.schedule`. */
+export function mustWait({ method, body }: UpstreamRequest): boolean {
+  return body !== null || (method !== "GET" && method !== "HEAD");
 }
 
 /** A number for each function and each class instance in a destination, such as `checkServerIdentity` in `tls`. */

@@ -1,4 +1,9 @@
-import type { AttemptArguments, SharedParts, SharedPool } from "../../../src/http1/client.ts";
+import {
+  type AttemptArguments,
+  mustWait,
+  type SharedParts,
+  type SharedPool,
+} from "../../../src/http1/client.ts";
 import type {
   Connector,
   ConnectScope,
@@ -62,8 +67,9 @@ export class Http2Pool
     reject: AttemptArguments[3],
   ): void {
     const attempt = new StreamAttempt(request, scope, resolve, reject);
-    // Wait for a small body to arrive: it is then sent with its length, and can be sent again.
-    this.accept(attempt, request.body === null ? undefined : this.#parts.beginLater);
+    // Wait for a small body to arrive: it is then sent with its length, and can be sent again. Without a body, wait for the
+    // runtime to notice which connections the upstream has closed.
+    this.accept(attempt, mustWait(request) ? this.#parts.beginLater : undefined);
   }
 
   /** Sends an attempt on a connection that has room for it. If none has, the attempt waits for its turn in the queue. */

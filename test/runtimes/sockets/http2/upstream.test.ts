@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer as createHttp } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { connect, createSecureServer, createServer, type ServerHttp2Stream } from "node:http2";
-import type { Server } from "node:net";
+import { createServer as createNetServer, type Server, type Socket } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../../../../runtimes/node.ts";
 import type { RequestEnd } from "../../../../src/options/observationoptions.ts";
@@ -89,6 +89,22 @@ describe("the version of HTTP", () => {
     ]);
     await proxy.close();
     expect(proxy.stats()).toMatchObject({ created: connections, closed: connections });
+  });
+
+  test("close() lets an upload finish whose upstream chooses HTTP/1.1 afterwards, on the same connection", async () => {
+    const secure = createHttps(certificate, versions);
+    const sockets: Socket[] = [];
+    const server = createNetServer((socket) => void sockets.push(socket));
+    const proxy = proxyTo(`https://${await open(server)}`, { tls });
+    const asked = proxy.fetch(post());
+    await until(() => sockets.length === 1, "the connection");
+    const closed = proxy.close();
+    // The handshake begins only now.
+    secure.emit("connection", sockets[0]);
+    const response = await within(asked, "the response");
+    expect([response.status, await response.text()]).toEqual([200, "1.1"]);
+    await within(closed, "close()");
+    expect(sockets).toHaveLength(1);
   });
 
   test("the option `http2` of a target takes precedence over that of the pool", async () => {
@@ -746,6 +762,20 @@ describe("connections", () => {
     await until(() => upstream.requests === 2, "the second request");
     expect(isClosed).toBe(false);
     expect(await finish(asked, release)).toEqual([200, 200]);
+    await within(closed, "close()");
+  });
+
+  test("close() lets requests finish that wait for a connection, even if it has no room for all of them", async () => {
+    const [upstream, url] = await raw();
+    upstream.settings = undefined;
+    const proxy = proxyTo(url);
+    const asked = ask(proxy, 3);
+    await until(() => upstream.connections.length === 1, "the connection");
+    const closed = proxy.close();
+    upstream.settings = maxStreams(1);
+    upstream.connections[0]?.send(upstream.settings);
+    const responses = await within(Promise.all(asked), "all responses");
+    expect(await Promise.all(responses.map((each) => each.text()))).toEqual(Array(3).fill("whole"));
     await within(closed, "close()");
   });
 
