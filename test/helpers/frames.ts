@@ -185,10 +185,10 @@ export class RawUpstream {
     this.connections.push(connection);
   });
 
-  async listen(): Promise<string> {
-    this.#server.listen(0, "127.0.0.1");
+  async listen(port = 0, host = "127.0.0.1"): Promise<string> {
+    this.#server.listen(port, host);
     await once(this.#server, "listening");
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `http://${host}:${(this.#server.address() as AddressInfo).port}`;
   }
 
   /** The number of requests on all connections. */

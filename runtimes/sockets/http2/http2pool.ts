@@ -151,6 +151,8 @@ export class Http2Pool
       if (connection.room > 0) this.#give(connection, attempt);
       else this.assign(attempt);
     }
+    // The connection may have been told to drain before it was open. It has no attempt now whose end would close it.
+    if (connection.isDraining) connection.drain();
     this.onRelease(connection);
   }
 

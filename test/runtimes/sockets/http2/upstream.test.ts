@@ -1,10 +1,11 @@
 /** HTTP/2 upstreams on Node: negotiation, sharing of connections, limits, retries, and the end of connections. */
+import dns from "node:dns";
 import { once } from "node:events";
 import { createServer as createHttp } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { connect, createSecureServer, createServer, type ServerHttp2Stream } from "node:http2";
 import { createServer as createNetServer, type Server, type Socket } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { createProxy, createTransport, proxyFetch } from "../../../../runtimes/node.ts";
 import type { RequestEnd } from "../../../../src/options/observationoptions.ts";
 import type { PoolOptions } from "../../../../src/options/pooloptions.ts";
@@ -32,7 +33,7 @@ import {
 } from "../../../helpers/frames.ts";
 import { startProgram } from "../../../helpers/program.ts";
 import { listen } from "../../../helpers/serve.ts";
-import { pause, until, within } from "../../../helpers/wait.ts";
+import { patience, pause, until, within } from "../../../helpers/wait.ts";
 
 const certificate = await makeCertificate();
 const tls = { ca: certificate.cert };
@@ -776,6 +777,43 @@ describe("connections", () => {
     upstream.connections[0]?.send(upstream.settings);
     const responses = await within(Promise.all(asked), "all responses");
     expect(await Promise.all(responses.map((each) => each.text()))).toEqual(Array(3).fill("whole"));
+    await within(closed, "close()");
+  });
+
+  test("close(timeout) also ends a connection that its host name has left before SETTINGS arrive", async () => {
+    const [old, url] = await raw();
+    const port = Number(new URL(url).port);
+    const settings = old.settings as Buffer;
+    let address = "127.0.0.1";
+    let lookups = 0;
+    const { lookup } = dns;
+    const spy = vi.spyOn(dns, "lookup").mockImplementation(((
+      name: string,
+      options: object,
+      found: (error: null, addresses: object[]) => void,
+    ) => {
+      if (name !== "moved.test") return lookup(name, options, found as never);
+      lookups++;
+      found(null, [{ address, family: 4 }]);
+    }) as never);
+    closing.push(() => spy.mockRestore());
+    const proxy = proxyTo(`http://moved.test:${port}`, { dns: { ttl: 20 } });
+    await (await proxy.fetch(get())).text();
+    old.connections[0]?.send(frame(GOAWAY, 0, 0, uint32(1, 0)));
+    await until(() => old.connections[0]?.isClosed === true, "the first connection's end");
+    old.settings = undefined;
+    const asked = proxy.fetch(get());
+    await until(() => old.connections.length === 2, "the second connection");
+    const moved = new RawUpstream();
+    closing.push(() => moved.close());
+    address = "127.0.0.2";
+    await moved.listen(port, address);
+    const before = lookups;
+    await until(() => lookups > before + 4, "the lookups that do not find the old address");
+    const closed = proxy.close(2 * patience);
+    old.connections[1]?.send(settings);
+    expect((await within(asked, "the response")).status).toBe(200);
+    expect(moved.requests).toBe(1);
     await within(closed, "close()");
   });
 
