@@ -31,9 +31,8 @@ export function respond(
     // workerd connects the client with this WebSocket.
     return new Response(null, Object.assign(init, { webSocket: webSocket.socket }));
   }
-  const bytes = body?.whole() as BodyInit | undefined;
-  const content = bytes ?? body?.stream() ?? null;
-  const source = hasSources && fields ? sources.get(fields.headers) : undefined;
+  const content = (body?.whole() ?? body?.stream() ?? null) as BodyInit | null;
+  const source = hasSources && fields && content !== null ? sources.get(fields.headers) : undefined;
   if (source !== undefined && getHeader(headers, "content-encoding") !== undefined) {
     return correctClone(copyResponse(source, content, init));
   }
@@ -55,7 +54,8 @@ export function rememberResponse(response: Response): Response {
 
 /**
  * Copies an app's response, with other header fields. Only a copy keeps whether the body is encoded already
- * (`encodeBody: "manual"`) or workerd has to encode it: no property of a response shows this.
+ * (`encodeBody: "manual"`) or workerd has to encode it: no property of a response shows this. A copy also keeps the status,
+ * even if an interceptor has changed it.
  */
 function copyResponse(source: Response, content: BodyInit | null, init: Init): Response {
   const response = new Response(content, source);

@@ -192,6 +192,11 @@ test.each(
   },
 );
 
+test("an interceptor can answer 304 in place of an encoded response of an app in the Worker's own isolate", async () => {
+  const answer = await get("/unmodified/gzip", [["Accept-Encoding", "gzip"]]);
+  expect([answer.status, answer.get("etag"), answer.text]).toEqual([304, '"strong"', ""]);
+});
+
 test("idleTimeout applies to an encoded body of another Worker", async () => {
   const client = await send("GET", "/impatient/stalled", [["Accept-Encoding", "gzip"]]);
   const answer = await client.read();

@@ -8,6 +8,7 @@ import {
   type Proxy,
   proxyFetch,
 } from "../../../../runtimes/workerd.ts";
+import type { Interceptor } from "../../../../src/transport/port.ts";
 import { runCases } from "../../inprocess/_inprocess.ts";
 import { answer } from "./bound.ts";
 
@@ -39,6 +40,12 @@ function proxyOf(name: string, target: FetchTarget, options = {}): Proxy {
   return proxy;
 }
 
+const answerNotModified: Interceptor = (next) => async (request, scope) => {
+  const response = await next(request, scope);
+  response.body?.cancel();
+  return { ...response, status: 304, statusText: "", body: null };
+};
+
 type Way = (request: Request, env: Env, context: Context) => Response | Promise<Response>;
 
 const ways: Record<string, Way> = {
@@ -49,6 +56,8 @@ const ways: Record<string, Way> = {
     proxyOf("impatient", env.SERVICE, { idleTimeout: 1000 }).fetch(request),
   app: (request) => proxyOf("app", app).fetch(request),
   appWatched: (request) => proxyOf("appWatched", app, { idleTimeout: 20_000 }).fetch(request),
+  unmodified: (request) =>
+    proxyOf("unmodified", app, { interceptors: { request: [answerNotModified] } }).fetch(request),
   waiting(request, _, context) {
     // Without `waitUntil`, workerd ends the Worker and the app in it when the client disconnects.
     context.waitUntil(new Promise((resolve) => setTimeout(resolve, 5_000)));
