@@ -120,7 +120,7 @@ const config: ViteUserConfig = defineConfig({
     // Each test file runs in its own process, so that the state it leaves behind cannot affect the next file.
     pool: "forks",
     // Most tests wait for sockets and timers: more processes than cores finish earlier.
-    maxWorkers: 8,
+    maxWorkers: 10,
     sequence: { sequencer: LongestFirst },
     // Coverage counts only code that runs in the processes of the tests themselves, which all run on Node.
     coverage: {
