@@ -5,6 +5,7 @@
  * process from listening.
  */
 import { chmodSync, existsSync, lstatSync, rmSync, type Stats } from "node:fs";
+import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { dirname } from "node:path";
 import process from "node:process";
@@ -80,8 +81,12 @@ export async function claimSocket(path: string): Promise<() => void> {
  * clients of a socket are on this machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to the socket.
  */
 export function nameSocketClients(options: RouteOptions): RouteOptions {
-  // A header of the PROXY protocol may have named the client.
-  return { clientAddress: (request) => (request as ServerRequest).ip || LOOPBACK, ...options };
+  // A header of the PROXY protocol may have named the client. The request of an upgrade has no `ip`, but its context has Node's.
+  const clientAddress = (request: Request, context?: unknown): string => {
+    const { req } = (context ?? {}) as { req?: IncomingMessage };
+    return (request as ServerRequest).ip || req?.socket.remoteAddress || LOOPBACK;
+  };
+  return { clientAddress, ...options };
 }
 
 /** Sets the permissions of the socket's file. A user who may write to the file may connect to the socket. */

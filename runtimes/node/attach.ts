@@ -129,7 +129,7 @@ class AttachedServer {
     const taking = this.#find(req);
     if (taking !== undefined) return taking.upgrade(req, socket, head);
     if (this.#isLeft(req)) return;
-    // Versions of Node with `shouldUpgradeCallback` pass an upgrade that no proxy carries to the app as an ordinary request. Do
+    // If no proxy carries an upgrade, versions of Node with `shouldUpgradeCallback` give it to the app as an ordinary request. Do
     // the same on older versions.
     const isCarried = this.#attachments.some(({ plan }) => protocolOf(req, plan) !== undefined);
     if (!isCarried && handleAsRequest(this.#server, req, socket, head)) return;

@@ -174,7 +174,8 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   try {
     if (scope.error !== undefined) throw scope.error;
     if (plan.held !== undefined) {
-      // If redirects are followed, another proxy must not begin again: an upstream may have processed the first request.
+      // Another proxy may take over only a request that no upstream has processed (one may have, if redirects are followed), and
+      // whose body is still the client's.
       scope.isMovable = !plan.follows && (request.body ?? incoming.body) === incoming.body;
     }
     if (plan.mirror !== undefined) {

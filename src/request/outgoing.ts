@@ -127,11 +127,13 @@ export function toUpstreamRequest(
     if (head.isChunked || (head.contentLength ?? 0) > 0) throw hiddenBody(method);
   }
   let trailer: string | undefined;
-  if (body !== null && head.contentLength === undefined) {
-    // The fields that a client must not set in the header section are dropped from the trailer section as well.
-    const dropped = trusts ? rules.droppedIfTrusted : rules.dropped;
-    body.restrictTrailers?.(dropped, head.connection);
-    if (head.trailer !== undefined) trailer = body.announceTrailers?.(head.trailer);
+  if (body !== null) {
+    // The fields that a client must not set in the header section are dropped from the trailer section as well. Over HTTP/2, a
+    // body with a length may have trailer fields, too.
+    body.restrictTrailers?.(trusts ? rules.droppedIfTrusted : rules.dropped, head.connection);
+    if (head.contentLength === undefined && head.trailer !== undefined) {
+      trailer = body.announceTrailers?.(head.trailer);
+    }
   }
   return {
     upstream,

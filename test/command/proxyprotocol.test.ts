@@ -12,6 +12,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, onTestFinished, test
 import { expectHeaders, parseHeader } from "../../command/limits/proxyheader.ts";
 import type { RequestEnd } from "../../runtimes/node.ts";
 import { handleAsRequest } from "../../runtimes/node/internals/upgradechoice.ts";
+import { handshake } from "../helpers/handshake.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { listen } from "../helpers/serve.ts";
 import { until, within } from "../helpers/wait.ts";
@@ -412,13 +413,15 @@ describe("the command", () => {
       `${upstream.url} --log common --host unix:${path} --proxy-protocol loopback --trust-proxy loopback`,
     );
     await proxy.says(/listens on/);
-    const ask = async (header: Buffer): Promise<string> => {
+    const ask = async (header: Buffer, ...fields: string[]): Promise<string> => {
       const socket = connect(path);
-      socket.write(after(header, "X-Forwarded-For: 198.51.100.1"));
+      socket.write(after(header, "X-Forwarded-For: 198.51.100.1", ...fields));
       return within(text(socket), "the response");
     };
-    expect(await ask(CLIENT)).toMatch(/for 192\.0\.2\.7 /);
-    expect(await ask(v1("UNKNOWN"))).toMatch(/for 198\.51\.100\.1, 127\.0\.0\.1 /);
+    for (const fields of [[], handshake.map((field) => field.join(": "))]) {
+      expect(await ask(CLIENT, ...fields)).toMatch(/for 192\.0\.2\.7 /);
+      expect(await ask(v1("UNKNOWN"), ...fields)).toMatch(/for 198\.51\.100\.1, 127\.0\.0\.1 /);
+    }
     await proxy.says(/^192\.0\.2\.7 /m);
   });
 

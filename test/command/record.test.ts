@@ -462,6 +462,9 @@ test.each([
   ["Proxy-Authorization", "Basic x", "REDACTED"],
   ["Cookie", "a=1; b=2", "a=REDACTED; b=REDACTED"],
   ["Set-Cookie", "a=1; Path=/", "a=REDACTED; Path=/"],
+  ["Cookie", "x; a=1;; b", "REDACTED; a=REDACTED;; REDACTED"],
+  ["Set-Cookie", "x; Path=/", "REDACTED; Path=/"],
+  ["Refresh", "0; url='/a?key=x'", "0; url='/a?key=REDACTED'"],
   ["X-Api-Key", "x", "REDACTED"],
   ["X-Auth-Token", "x", "REDACTED"],
   ["X-CSRF-Token", "x", "REDACTED"],
@@ -481,6 +484,8 @@ test.each([
 test.each([
   ["/a?api_key=x&apiKey=y&q=key", "/a?api_key=REDACTED&apiKey=REDACTED&q=key"],
   ["/a?X-Amz-Signature=x&sig=y;code=z", "/a?X-Amz-Signature=REDACTED&sig=REDACTED;code=REDACTED"],
+  ["/a?key='x'&token=it's-y", "/a?key=REDACTED&token=REDACTED"],
+  ['/a?code="<x>', "/a?code=REDACTED"],
   ["/key=x", "/key=x"],
   ["/a?token", "/a?token"],
 ])("the path %s is recorded as %s", (path, recorded) => {

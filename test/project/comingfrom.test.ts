@@ -19,7 +19,7 @@ function nameIn(code: string): string {
   return /^[\w.]+/.exec(code)?.[0] ?? "";
 }
 
-/** The options of other libraries in the tables of each section, each with the code that replaces it here. */
+/** The rows of the page's tables, by section: an option of another library, and the code that replaces it in Fetchway. */
 const sections = new Map(
   Array.from(page.matchAll(/^## (.+)\n([^]*?)(?=^## |(?![^]))/gm), ([, title = "", text = ""]) => {
     const rows = Array.from(

@@ -56,7 +56,7 @@ test.each(Object.keys(renderTables))("the table %s of docs/size.md is up to date
   expect(wrong, "run: npm run size").toEqual([]);
 });
 
-test("README has the sizes of docs/size.md", () => {
+test("README states the same sizes as docs/size.md", () => {
   const sizes =
     /([\d.]+) kB of compressed code \(h3's `proxyRequest`: ([\d.]+), httpxy: ([\d.]+)\)/;
   const [, ...written] = sizes.exec(readPage("README.md")) ?? [];

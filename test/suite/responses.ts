@@ -190,7 +190,7 @@ export const responses = {
     await expectInStep(t, bytes, { text: "hello!" });
   },
 
-  async "an upstream connection is kept after a response to HEAD, one with Content-Length and one with chunks"(
+  async "an upstream connection is kept after a response to HEAD, after one with Content-Length, and after a chunked one"(
     t: Tools,
   ): Promise<void> {
     const head = "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n";

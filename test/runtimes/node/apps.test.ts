@@ -51,9 +51,9 @@ test("h3: event.res headers and onResponse apply to a proxied response", async (
   expect(seen).toBe(200);
 });
 
-test.each(["itself", "its fetch"])("h3: app.mount accepts a proxy: %s", async (what) => {
+test.each(["a proxy", "the fetch of a proxy"])("h3: app.mount accepts %s", async (what) => {
   const proxy = createProxy({ target: `${upstream.url}/v1` });
-  const app = new H3().mount("/api", what === "itself" ? proxy : proxy.fetch);
+  const app = new H3().mount("/api", what === "a proxy" ? proxy : proxy.fetch);
   const port = await apps.serve("h3", app);
   const answer = await apps.ask(port, request("PUT", "/api/x%2Fy?z=1", [], "body"));
   expect(answer).toMatchObject({ status: 200, text: "body" });

@@ -162,7 +162,7 @@ describe.each(Object.entries(servers))("the server %s", (_, serve) => {
     expect(statuses).toEqual([413, 502, 504, 200]);
   });
 
-  test("`timeout` of a waiting pipelined request begins when the request is sent", async () => {
+  test("`timeout` of a waiting pipelined request begins only when the proxy sends the request", async () => {
     const timeout = 2000;
     const client = await apps.connect(await serve(create({ timeout })));
     upstream.script = async (call) => {

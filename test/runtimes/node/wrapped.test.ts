@@ -139,15 +139,15 @@ function onConnect(callback: (socket: Socket) => void): void {
 }
 
 const keep = (chunk: Buffer): void => keeper.keep(chunk);
-/** Keeps the second chunk that arrives from now on. The listener is removed before the proxy's own listener gets that chunk. */
-function keepNext(socket: Socket): void {
+/** Keeps one chunk after the first. When the proxy's own listener gets that chunk, the listener that keeps it is removed already. */
+function keepLater(socket: Socket): void {
   socket.once("data", () => setImmediate(() => socket.prependOnceListener("data", keep)));
 }
 
 /** Ways in which other code gets the chunks that a socket with TLS reads. */
 const readers: [name: string, watch: () => void][] = [
   ["a listener of the socket", () => onConnect((socket) => socket.on("data", keep))],
-  ["a `once` listener of the socket", () => onConnect(keepNext)],
+  ["a `once` listener of the socket", () => onConnect(keepLater)],
   [
     "a wrapped `push` of the socket",
     () =>

@@ -208,7 +208,7 @@ describe("host names with the option `resolve`", () => {
     expect(names.asked.slice(asked)).not.toContain("app.test");
   });
 
-  test("an upstream that was removed by its address stays removed, and its host name can be looked up, weighted and removed", async () => {
+  test("an upstream that was removed by its address stays removed while DNS has the address; its name is still looked up, and can still be weighted and removed", async () => {
     const names = new Names();
     names.addresses = ["10.0.0.1", "10.0.0.2"];
     const { target, ask } = make(names, ["http://app.test"], { slowStart: 0 });

@@ -295,7 +295,7 @@ describe("cookies of the proxy", () => {
     expect((await ask()).cookies).toEqual(["a=1; Path=/app", "b=2", expect.stringMatching(COOKIE)]);
   });
 
-  test("the cookie is not set if the app sets a cookie of the same name, and the app's cookie reaches the app", async () => {
+  test("if the upstream sets a cookie of the same name, the proxy sets none, and forwards that cookie when the client sends it back", async () => {
     await start(2);
     answer = () => ({ headers: { "set-cookie": "fetchway=the-app's; Path=/" } });
     expect((await ask()).cookies).toEqual(["fetchway=the-app's; Path=/"]);

@@ -32,7 +32,7 @@ const ON_WORKERS = ["workerd"] as const;
 const EVERY_FETCH = [...FETCH, ...ON_WORKERS] as const;
 
 const KEPT =
-  "an upstream connection is kept after a response to HEAD, one with Content-Length and one with chunks";
+  "an upstream connection is kept after a response to HEAD, after one with Content-Length, and after a chunked one";
 
 /** The losses by the heading under which docs/clients.md shows them, the gravest first. */
 export const losses: Readonly<Record<string, readonly Loss[]>> = {

@@ -99,7 +99,7 @@ export const onNode: Gap[] = [
     host: "slow",
     test: "a truncated response to a pipelined request closes the client's connection",
     reason: UNSEEN,
-    // The test passes on Node 22.
+    // On Node 22, it depends on timing whether the test passes.
     sometimes: true,
   },
   {

@@ -180,7 +180,7 @@ describe.each(runtimes)("on %s", (runtime) => {
   });
 });
 
-test("a stream whose `push` is never called counts as complete only if it is not closed", () => {
+test("if `push` is never called, a stream that is closed at its `end` counts as cut off, and an open one as complete", () => {
   for (const closed of [true, false]) {
     const stream = { push: () => true, closed, destroyed: false };
     watchEnd(stream as never);

@@ -416,6 +416,32 @@ describe("messages", () => {
     expect(seen[0]?.raw.join(" ")).toContain("te trailers");
   });
 
+  test.each([{}, { "content-length": 2 }])(
+    "trailer fields of a request pass the filters of its header fields, with the length %j",
+    async (length) => {
+      const [url, seen] = await echo((stream) => {
+        stream.respond({ ":status": 200 });
+        stream.end();
+      });
+      const options = { headers: { "x-user": "alice" }, filterHeaders: ["remote-user"] };
+      const address = await open(createServer(proxyTo(url, {}, options).nodeHandler));
+      const session = connect(`http://${address}`);
+      closing.push(() => session.destroy());
+      const stream = session.request({ ":method": "POST", ...length }, { waitForTrailers: true });
+      const forged = {
+        "x-user": "mallory",
+        x_user: "mallory",
+        "remote-user": "mallory",
+        "x-sum": "1",
+      };
+      stream.on("wantTrailers", () => stream.sendTrailers(forged));
+      stream.end("up");
+      await within(once(stream.resume(), "close"), "the stream's end");
+      await until(() => seen[0]?.trailers.length === 2, "the trailer fields");
+      expect(seen[0]?.trailers).toEqual(["x-sum", "1"]);
+    },
+  );
+
   test.each([
     ["its client accepts trailers", { te: "trailers" }, []],
     ["it announces trailers", {}, [field("trailer", "x-sum")]],
