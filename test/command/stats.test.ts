@@ -45,7 +45,7 @@ describe.each([
     return [program, origin];
   };
 
-  test("SIGUSR1 prints the counters and starts no inspector", async () => {
+  test("SIGUSR1 prints the counters, and the program starts no inspector", async () => {
     const [program, origin] = await start();
     await using _ = program;
     for (let count = 1; count <= 2; count++) {
@@ -54,7 +54,8 @@ describe.each([
       await program.printed(new RegExp(`requests: ${count}, ${count} to a connection\n`));
     }
     expect(program.output()).toContain("fetchway: connections: 1 created, 0 closed");
-    expect(program.output()).not.toMatch(/[Dd]ebugger|inspector/);
+    // Deno always starts its inspector at this signal, some time after it has told the program.
+    if (tool !== "deno") expect(program.output()).not.toMatch(/[Dd]ebugger|inspector/);
     expect(program.code()).toBeUndefined();
   });
 
