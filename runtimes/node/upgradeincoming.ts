@@ -46,7 +46,7 @@ export class UpgradeIncoming extends MessageIncoming {
     this.#client.listen(listener);
   }
 
-  override unlisten(): void {
-    this.#client.unlisten();
+  override unlisten(listener: Listener): void {
+    this.#client.unlisten(listener);
   }
 }
