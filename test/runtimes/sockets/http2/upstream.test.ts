@@ -374,6 +374,25 @@ describe("messages", () => {
     },
   );
 
+  test("a stream is reset if its request body has no end and the response without a body no END_STREAM", async () => {
+    const [upstream, url] = await raw();
+    const proxy = proxyTo(url);
+    upstream.script = (connection, id) =>
+      connection.send(frame(HEADERS, END_HEADERS, id, field(":status", "204")));
+    let isCancelled = false;
+    const body = new ReadableStream({
+      start: (controller) => controller.enqueue(Buffer.from("begun")),
+      cancel: () => void (isCancelled = true),
+    });
+    expect((await proxy.fetch(post(body))).status).toBe(204);
+    const [connection] = upstream.connections;
+    await until(() => connection?.resets.length === 1, "the reset");
+    await until(() => isCancelled, "the end of the upload");
+    upstream.script = (another, id) => another.send(wholeResponse(id));
+    expect(await (await proxy.fetch(get())).text()).toBe("whole");
+    expect(connection?.streams).toEqual([1, 3]);
+  });
+
   test("a 307 is followed, and its target gets the request's body", async () => {
     const [url, seen] = await echo((stream) => {
       const isFirst = seen.length === 1;
