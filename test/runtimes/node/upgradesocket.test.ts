@@ -672,3 +672,16 @@ test("a handshake is aborted when its client disconnects, also after another req
   await until(() => ends.length === 1, "the report");
   expect(ends[0]?.status).toBe(499);
 });
+
+test("a waiting handshake that moves to another proxy gets that proxy's protocol and tunnelTimeout", async () => {
+  switching("", false, "second");
+  const before = await serve({ target: "http://127.0.0.1:1", upgrades: ["first"], wait: 60_000 });
+  const after = await serve({ upgrades: ["second"], tunnelTimeout: 200 });
+  const client = await apps.connect(before.port);
+  client.send(request("GET", "/", offer("first, second")));
+  await until(() => before.proxy.stats()?.held === 1, "the wait");
+  before.proxy.moveWaiting(() => after.proxy);
+  const head = await client.readHead();
+  expect([head.status, head.get("upgrade")]).toEqual([101, "second"]);
+  await within(client.rest(), "the end of the silent tunnel");
+});
