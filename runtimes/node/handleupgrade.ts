@@ -85,11 +85,10 @@ export function createUpgradeListener(route: Route): UpgradeListener {
       client,
       res,
       turn,
-      protocol,
       context,
       read: () => new UpgradeIncoming(req, res, client, protocol, turn, plan, context),
-      accept: (answer) =>
-        duplex.write(interimOf(req) + writeSwitch(answer, protocol as string), "latin1"),
+      accept: (answer, chosen) =>
+        duplex.write(interimOf(req) + writeSwitch(answer, chosen), "latin1"),
     });
   };
 }
@@ -111,7 +110,6 @@ async function answerConnect(
     client,
     res: res as unknown as ServerResponse,
     turn: undefined,
-    protocol: "websocket",
     context,
     read: () => new ConnectIncoming(req, res, client, plan, context),
     accept: ({ headers }) => client.accept(headers),
@@ -124,20 +122,19 @@ interface Upgrade {
   readonly res: ServerResponse;
   /** Resolves when the earlier responses on the connection are sent; undefined if none is awaited. */
   readonly turn: Promise<void> | undefined;
-  /** The protocol to switch to; undefined for a request that cannot be upgraded. */
-  readonly protocol: string | undefined;
   readonly context: Context;
   read(): UpgradeIncoming;
   /**
    * Sends the client the head of the response that opens the tunnel.
+   * @param protocol the protocol to switch to
    * @throws TypeError, over HTTP/2 ProxyError, for a field that a hook or a transport has made invalid
    */
-  accept(answer: Head): void;
+  accept(answer: Head, protocol: string): void;
 }
 
 /** Forwards an upgrade. Connects the client with the upstream, or sends the client the response that refuses the upgrade. */
 function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
-  const { client, res, turn, protocol, context } = upgrade;
+  const { client, res, turn, context } = upgrade;
   answer().catch(async (thrown: unknown) => {
     // Nothing else reports the exception, because the server does not wait for listeners of its event.
     // oxlint-disable-next-line no-console
@@ -149,7 +146,13 @@ function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
   });
 
   async function answer(): Promise<void> {
-    const response = await forward(upgrade.read(), target, plan, context, respond);
+    const incoming = upgrade.read();
+    // A proxy to which the request moves (`moveWaiting`) may choose another protocol of those that the client offers.
+    let protocol = "";
+    const response = await forward(incoming, target, plan, context, (received, same, request) => {
+      protocol = request?.upgrade ?? "";
+      return respond(received, same, request);
+    });
     // Responses are sent in the order of the requests (RFC 9112 §9.3.2). `forward` waits for this turn before it sends the
     // request, but the response to a request that is refused earlier has not waited, so wait here.
     await turn;
@@ -164,8 +167,8 @@ function answerUpgrade({ target, plan }: Route, upgrade: Upgrade): void {
       return sendParts(parts, res);
     }
     try {
-      upgrade.accept(parts);
-      client.switchTo(tunnel, protocol === "websocket", plan.options);
+      upgrade.accept(parts, protocol);
+      client.switchTo(tunnel, protocol === "websocket", incoming.tunnelOptions);
     } catch (error) {
       tunnel.destroy();
       throw error;

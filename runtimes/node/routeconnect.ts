@@ -6,6 +6,7 @@ import type { ProxyError } from "../../src/error.ts";
 import { getHeader, type HeaderList } from "../../src/fields/headers.ts";
 import type { Plan } from "../../src/plan.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";
+import type { Listener } from "../../src/transport/scope.ts";
 import { toHandshake } from "../../src/websocket/extendedconnect.ts";
 import { ConnectStream } from "./connectstream.ts";
 import { sendOnStream } from "./http2response.ts";
@@ -40,30 +41,31 @@ export function routeConnect(
     {
       switchTo({ tunnel, options }, fields) {
         client.accept(fields);
-        client.unlisten();
+        client.unlisten(listener);
         detach();
         // Set the status, because the app may log it.
         res.statusCode = 200;
         client.switchTo(tunnel, true, options);
       },
       refuse() {
-        client.unlisten();
+        client.unlisten(listener);
         client.beginResponse(response);
       },
       fail(error) {
-        client.unlisten();
+        client.unlisten(listener);
         detach();
         sendError(error);
       },
     },
     plan.timeout,
   );
-  client.listen({
+  const listener: Listener = {
     handleEvent() {
       upgrade.end();
       client.destroy();
     },
-  });
+  };
+  client.listen(listener);
   server.emit("request", req, res);
 }
 

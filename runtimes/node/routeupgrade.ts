@@ -8,6 +8,7 @@ import { cleanInterimHeaders } from "../../src/fields/hopbyhop.ts";
 import type { Plan } from "../../src/plan.ts";
 import type { Incoming } from "../../src/request/incoming.ts";
 import { toErrorResponse } from "../../src/response/errorresponse.ts";
+import type { Listener } from "../../src/transport/scope.ts";
 import { startBackgroundTimer } from "../../src/transport/timers.ts";
 import { createResponse, interimOf, protocolOf, writeSwitch } from "./handleupgrade.ts";
 import { isProxied } from "./nodeincoming.ts";
@@ -211,7 +212,7 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
     {
       switchTo({ tunnel, options, statusText }, fields) {
         const head = interimOf(req) + writeSwitch({ statusText, headers: fields }, protocol);
-        client.unlisten();
+        client.unlisten(listener);
         discard(res);
         // Set the status, because the app may log it.
         res.writeHead(101);
@@ -219,11 +220,11 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
         client.switchTo(tunnel, protocol === "websocket", options);
       },
       refuse() {
-        client.unlisten();
+        client.unlisten(listener);
         client.beginResponse(res);
       },
       fail(error) {
-        client.unlisten();
+        client.unlisten(listener);
         discard(res).destroy();
         const own = createResponse(req);
         client.beginResponse(own);
@@ -234,11 +235,13 @@ function answerByApp(req: IncomingMessage, client: UpgradeSocket, plan: Plan): S
   );
   // End the upgrade and the connection when the client disconnects, even if it has only ended its direction: the app, and the
   // proxies that it calls, notice only the close of the whole connection.
-  const onLeave = (): void => {
-    upgrade.end();
-    client.destroy();
+  const listener: Listener = {
+    handleEvent() {
+      upgrade.end();
+      client.destroy();
+    },
   };
   res.assignSocket(socket);
-  client.listen({ handleEvent: onLeave });
+  client.listen(listener);
   return res;
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { badRequest, type ProxyError } from "../../src/error.ts";
 import type { Context } from "../../src/options/forwardingoptions.ts";
+import type { TunnelOptions } from "../../src/options/limitoptions.ts";
 import type { ClientRules } from "../../src/request/clientkey.ts";
 import type { Listener } from "../../src/transport/scope.ts";
 import { type Tunnel, WatchedTunnel } from "../../src/transport/tunnel.ts";
@@ -11,6 +12,8 @@ import type { UpgradeSocket } from "./upgradesocket.ts";
 export class UpgradeIncoming extends MessageIncoming {
   readonly upgrade: string | undefined;
   override readonly fault: ProxyError | undefined = undefined;
+  /** The options that limit the tunnel. They are another proxy's if the request has moved to it (`moveWaiting`). */
+  tunnelOptions: TunnelOptions = {};
   readonly #client: UpgradeSocket;
   readonly #turn: Promise<void> | undefined;
 
@@ -38,6 +41,11 @@ export class UpgradeIncoming extends MessageIncoming {
     return new WatchedTunnel(...watched);
   }
 
+  completeUpgrade(response: Response, _tunnel: Tunnel, options: TunnelOptions): Response {
+    this.tunnelOptions = options;
+    return response;
+  }
+
   override turn(): Promise<void> | undefined {
     return this.#turn;
   }
@@ -46,7 +54,7 @@ export class UpgradeIncoming extends MessageIncoming {
     this.#client.listen(listener);
   }
 
-  override unlisten(): void {
-    this.#client.unlisten();
+  override unlisten(listener: Listener): void {
+    this.#client.unlisten(listener);
   }
 }

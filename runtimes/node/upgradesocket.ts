@@ -36,7 +36,8 @@ export class UpgradeSocket implements TunnelHandler {
   #earlyBytes: number;
   /** Whether the client has disconnected, or has closed its direction. */
   #hasLeft = false;
-  #listener: Listener | undefined;
+  /** The exchanges that listen; an interceptor may begin several for one request (`scope.fork()`). */
+  readonly #listeners = new Set<Listener>();
   #tunnel: Tunnel | undefined;
   /** Whether the tunnel carries a WebSocket, whose time limit begins when one direction ends (`#limitEnd`). */
   #isWebSocket = false;
@@ -71,11 +72,11 @@ export class UpgradeSocket implements TunnelHandler {
   /** Calls the listener when the client disconnects before the upgrade is answered. */
   listen(listener: Listener): void {
     if (this.#hasLeft) listener.handleEvent();
-    else this.#listener = listener;
+    else this.#listeners.add(listener);
   }
 
-  unlisten(): void {
-    this.#listener = undefined;
+  unlisten(listener: Listener): void {
+    this.#listeners.delete(listener);
   }
 
   /** Whether the client still waits for the answer, and no earlier response has ended the connection. */
@@ -283,7 +284,7 @@ export class UpgradeSocket implements TunnelHandler {
 
   #leave(): void {
     this.#hasLeft = true;
-    this.#listener?.handleEvent();
+    for (const listener of this.#listeners) listener.handleEvent();
   }
 
   #close(reason?: ProxyError): void {

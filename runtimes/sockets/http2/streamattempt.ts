@@ -490,7 +490,9 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
    * client that has the whole Content-Length may send its next request, which would otherwise be treated as pipelined.
    */
   #endBody(): void {
-    if (this.#expectsTrailers || !this.#isUploaded) return;
+    // During an upload, the scope limits the wait for END_STREAM. The scope of a response without a body has ended already.
+    const isUploading = !this.#isUploaded && this.#body !== undefined;
+    if (this.#expectsTrailers || isUploading) return;
     this.#endResponse();
     this.#deadline?.clear();
     this.#deadline = new Deadline(END_TIMEOUT, () =>

@@ -651,3 +651,37 @@ test("no tunnel remains if the client disconnects before it gets the 101", async
   await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
   expect(proxy.stats()?.origins[upstream.url]).toMatchObject({ tunnels: 0 });
 });
+
+test("a handshake is aborted when its client disconnects, also after another request of an interceptor has ended", async () => {
+  const ends: RequestEnd[] = [];
+  const authorize: Interceptor = (next) => async (hop, scope) => {
+    const check = { ...hop, path: "/check", upgrade: undefined };
+    expect((await next(check, scope.fork())).status).toBe(204);
+    return next(hop, scope);
+  };
+  const { port } = await serve({
+    interceptors: { request: [authorize] },
+    onRequestEnd: (end) => void ends.push(end),
+  });
+  upstream.script = (call) => (call.target === "/check" ? call.reply(204) : undefined);
+  const client = await apps.connect(port);
+  client.send(request("GET", "/tunnel", offer("tcp")));
+  const call = await upstream.call(1);
+  client.leave("FIN");
+  await within(call.link.closed, "the end of the upstream's connection");
+  await until(() => ends.length === 1, "the report");
+  expect(ends[0]?.status).toBe(499);
+});
+
+test("a waiting handshake that moves to another proxy gets that proxy's protocol and tunnelTimeout", async () => {
+  switching("", false, "second");
+  const before = await serve({ target: "http://127.0.0.1:1", upgrades: ["first"], wait: 60_000 });
+  const after = await serve({ upgrades: ["second"], tunnelTimeout: 200 });
+  const client = await apps.connect(before.port);
+  client.send(request("GET", "/", offer("first, second")));
+  await until(() => before.proxy.stats()?.held === 1, "the wait");
+  before.proxy.moveWaiting(() => after.proxy);
+  const head = await client.readHead();
+  expect([head.status, head.get("upgrade")]).toEqual([101, "second"]);
+  await within(client.rest(), "the end of the silent tunnel");
+});

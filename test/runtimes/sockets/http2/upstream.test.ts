@@ -374,6 +374,25 @@ describe("messages", () => {
     },
   );
 
+  test("a stream is reset if its request body has no end and the response without a body no END_STREAM", async () => {
+    const [upstream, url] = await raw();
+    const proxy = proxyTo(url);
+    upstream.script = (connection, id) =>
+      connection.send(frame(HEADERS, END_HEADERS, id, field(":status", "204")));
+    let isCancelled = false;
+    const body = new ReadableStream({
+      start: (controller) => controller.enqueue(Buffer.from("begun")),
+      cancel: () => void (isCancelled = true),
+    });
+    expect((await proxy.fetch(post(body))).status).toBe(204);
+    const [connection] = upstream.connections;
+    await until(() => connection?.resets.length === 1, "the reset");
+    await until(() => isCancelled, "the end of the upload");
+    upstream.script = (another, id) => another.send(wholeResponse(id));
+    expect(await (await proxy.fetch(get())).text()).toBe("whole");
+    expect(connection?.streams).toEqual([1, 3]);
+  });
+
   test("a 307 is followed, and its target gets the request's body", async () => {
     const [url, seen] = await echo((stream) => {
       const isFirst = seen.length === 1;
@@ -810,32 +829,39 @@ describe("connections", () => {
     const [old, url] = await raw();
     const port = Number(new URL(url).port);
     const settings = old.settings as Buffer;
-    let address = "127.0.0.1";
+    let address: string | undefined = "127.0.0.1";
     let lookups = 0;
     const { lookup } = dns;
     const spy = vi.spyOn(dns, "lookup").mockImplementation(((
       name: string,
       options: object,
-      found: (error: null, addresses: object[]) => void,
+      found: (error: Error | null, addresses: object[]) => void,
     ) => {
       if (name !== "moved.test") return lookup(name, options, found as never);
       lookups++;
-      found(null, [{ address, family: 4 }]);
+      if (address === undefined) found(new Error("no answer"), []);
+      else found(null, [{ address, family: 4 }]);
     }) as never);
     closing.push(() => spy.mockRestore());
     const proxy = proxyTo(`http://moved.test:${port}`, { dns: { ttl: 20 } });
-    await (await proxy.fetch(get())).text();
-    old.connections[0]?.send(frame(GOAWAY, 0, 0, uint32(1, 0)));
-    await until(() => old.connections[0]?.isClosed === true, "the first connection's end");
+    old.script = (connection, id) =>
+      connection.send(frame(GOAWAY, 0, 0, uint32(id, 0)), responseHead(id));
+    const first = await proxy.fetch(get());
     old.settings = undefined;
     const asked = proxy.fetch(get());
     await until(() => old.connections.length === 2, "the second connection");
+    // The name is looked up again only while there is a connection, so the first one ends after the second one has begun.
+    old.connections[0]?.send(frame(DATA, END_STREAM, 1));
+    await first.text();
+    await until(() => old.connections[0]?.isClosed === true, "the first connection's end");
     const moved = new RawUpstream();
     closing.push(() => moved.close());
     address = "127.0.0.2";
     await moved.listen(port, address);
     const before = lookups;
     await until(() => lookups > before + 4, "the lookups that do not find the old address");
+    // A later lookup would close the connection, too.
+    address = undefined;
     const closed = proxy.close(2 * patience);
     old.connections[1]?.send(settings);
     expect((await within(asked, "the response")).status).toBe(200);
