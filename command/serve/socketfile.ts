@@ -77,16 +77,20 @@ export async function claimSocket(path: string): Promise<() => void> {
 }
 
 /**
+ * Returns the address in a header of the PROXY protocol, or else 127.0.0.1. The request of an upgrade has no `ip`, but its
+ * context has Node's request.
+ */
+function clientOnSocket(request: Request, context?: unknown): string {
+  const { req } = (context ?? {}) as { req?: IncomingMessage };
+  return (request as ServerRequest).ip || req?.socket.remoteAddress || LOOPBACK;
+}
+
+/**
  * Sets the client address of requests that arrive on a socket to 127.0.0.1: like the clients of the loopback interface, the
  * clients of a socket are on this machine. `trustProxy: ["loopback"]` therefore trusts a proxy that connects to the socket.
  */
 export function nameSocketClients(options: RouteOptions): RouteOptions {
-  // A header of the PROXY protocol may have named the client. The request of an upgrade has no `ip`, but its context has Node's.
-  const clientAddress = (request: Request, context?: unknown): string => {
-    const { req } = (context ?? {}) as { req?: IncomingMessage };
-    return (request as ServerRequest).ip || req?.socket.remoteAddress || LOOPBACK;
-  };
-  return { clientAddress, ...options };
+  return { clientAddress: clientOnSocket, ...options };
 }
 
 /** Sets the permissions of the socket's file. A user who may write to the file may connect to the socket. */
