@@ -25,7 +25,7 @@ import { startProgram } from "../helpers/program.ts";
 import type { Call } from "../helpers/link.ts";
 import { findPort, listen, serve as serveOn } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
-import { patience, within } from "../helpers/wait.ts";
+import { patience, pause, within } from "../helpers/wait.ts";
 import { accept } from "../helpers/websocket.ts";
 
 const root = resolve(import.meta.dirname, "../..");
@@ -424,12 +424,17 @@ test("hooks: an interceptor prints each attempt", async () => {
   expect(print.mock.calls).toEqual([["GET", `${upstream.url}/a?b`, 200]]);
 });
 
-test("hooks: the interceptor sends a request to a second upstream if the first one refuses", async () => {
+test("hooks: the interceptor sends a request to a second upstream if the first one refuses, and waits for its answer", async () => {
   const place = "docs/hooks.md: Interceptors (2)";
   const { fallback } = await importBlock<{ fallback: Interceptor }>(place, {
     "http://10.0.0.2:4000": upstream.url,
     "const fallback": "export const fallback",
   });
+  // The answer comes after the 500 ms in which the first upstream has to answer.
+  upstream.script = async (call) => {
+    await pause(700);
+    call.reply(200, [], "x");
+  };
   const target = `http://127.0.0.1:${await findPort()}`;
   const proxy = createProxy({ target, interceptors: { request: [fallback] } });
   expect((await proxy.fetch(new Request("http://proxy.test/x"))).status).toBe(200);
