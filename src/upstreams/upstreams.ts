@@ -123,13 +123,16 @@ export interface StateChange {
  * query.
  * @example
  * ```ts
- * import { choose } from "fetchway/upstreams";
+ * import { choose, type Upstreams } from "fetchway/upstreams";
  *
  * const hosts = ["http://10.0.0.1:4000", "http://10.0.0.2:4000"];
+ * let turn = 0;
  * const turns: Upstreams = {
  *   choose,
- *   turn: 0,
- *   pick(_, tried) { return hosts.filter((host) => !tried.includes(host)).at(this.turn++ % hosts.length); },
+ *   pick(_, tried) {
+ *     const left = hosts.filter((host) => !tried.includes(host));
+ *     return left[turn++ % left.length];
+ *   },
  * };
  * ```
  */
