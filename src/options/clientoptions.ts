@@ -6,8 +6,8 @@ import type { Transport } from "../transport/port.ts";
 export interface ClientOptions {
   /**
    * Aborts the upstream request when the signal fires, as if the client had disconnected; it also ends a tunnel, but not a
-   * WebSocket on Workers.
-   * @example AbortSignal.timeout(60_000)
+   * WebSocket on Workers. After that, all further requests with these options fail, too.
+   * @example controller.signal
    */
   signal?: AbortSignal;
   /**
