@@ -8,7 +8,11 @@ import { quoteInput } from "#fetchway/options";
 
 export type { ProxyOptions } from "#fetchway";
 
-/** The value of a rule `proxy`: the target, and options that take precedence over those of the handler. */
+/**
+ * The value of a rule `proxy`: the target, and options that take precedence over those of the handler. Two options are refused
+ * where they would have no effect: `stripPrefix`, where the handler removes the path of the rule, and `pathRewrite`, where each
+ * request goes to one URL.
+ */
 export interface ProxyRule extends ProxyOptions {
   /**
    * The target. If it ends with `/**`, the part of the request's path below the rule's own `/**`, and the query, are appended
@@ -88,11 +92,14 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   const to = fillVariables(given);
   if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
     const fix = 'use a URL such as "http://127.0.0.1:4000/v1/**", with `/**` only at its end';
-    throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: ${fix}`);
+    throw badRule(to, fix);
   }
   if (!to.endsWith("/**")) return compileFixed(to, options);
   const target = to.slice(0, -3);
   const depth = base?.match(/\//g)?.length ?? 0;
+  if (depth > 0 && options.stripPrefix !== undefined) {
+    throw badRule(to, "remove `stripPrefix`: the path of the rule is removed without it");
+  }
   // `proxyFetch` compiles each options object once, so keep the object as long as the prefix stays the same. The prefix
   // changes only where the rule has parameters, or where a client has written the same path with other percent-encoding.
   let last: ProxyOptions = { ...options };
@@ -104,6 +111,10 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   };
 }
 
+function badRule(to: string, fix: string): TypeError {
+  return new TypeError(`fetchway: bad rule ${quoteInput(to)}: ${fix}`);
+}
+
 /**
  * Replaces the variables of the environment in a URL. If a value ends with a slash and a slash follows the variable, the URL
  * gets only one slash there.
@@ -113,12 +124,15 @@ function fillVariables(to: string): string {
   return to.replace(/\{\{\s*(\w+)\s*\}\}(\/?)/g, (_, name: string, slash: string) => {
     const value = process?.env[name];
     if (value) return value.endsWith(slash) ? value : value + slash;
-    throw new TypeError(`fetchway: bad rule ${quoteInput(to)}: the environment has no ${name}`);
+    throw badRule(to, `the environment has no ${name}`);
   });
 }
 
 /** Returns the function that forwards all requests of a rule to the same URL. */
 function compileFixed(to: string, options: ProxyOptions): SendEvent {
+  if (options.pathRewrite !== undefined) {
+    throw badRule(to, "remove `pathRewrite`, or let the target end with `/**`");
+  }
   const { origin, pathname, search } = new URL(to);
   const fixed: ProxyOptions = {
     ...options,

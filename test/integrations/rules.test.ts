@@ -192,6 +192,26 @@ test.each(["/internal/**", "http://a.test/**/b/**"])("the target %s of a rule is
   );
 });
 
+test.each([
+  ["stripPrefix", { stripPrefix: "/api/v2" }, { to: "http://a.test/**", base: "/api" }],
+  ["pathRewrite", { pathRewrite: { "token=[^&]*": "" } }, { to: "http://a.test/one" }],
+])("%s is refused where it has no effect, in a rule and for all rules", (name, set, rule) => {
+  const message = `fetchway: bad rule "${rule.to}": remove \`${name}\``;
+  expect(() => proxy.handler({ options: { ...rule, ...set } })).toThrow(message);
+  expect(() => createRuleHandler(set).handler({ options: rule })).toThrow(message);
+});
+
+test("`stripPrefix` works in a rule for all paths, and `pathRewrite` in a rule with /** in its target", async () => {
+  const rule = {
+    to: `${upstream.url}/v1/**`,
+    stripPrefix: "/api",
+    pathRewrite: { "token=[^&]*": "token=" },
+  };
+  await withApp(rulesOf({ "/**": { proxy: rule } }), async (origin) => {
+    expect(await targetOf(`${origin}/api/a?token=7`)).toBe("/v1/a?token=");
+  });
+});
+
 test("an environment variable in the target may be set later, and a slash at the end of its value is kept, but not doubled", async () => {
   const rules = {
     "/api/**": { proxy: "{{ FETCHWAY_TEST_API }}/**" },
