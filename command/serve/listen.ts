@@ -100,7 +100,8 @@ export interface Front {
   /** Stops accepting connections, and asks clients to send no further requests on open ones. */
   stopAccepting(): Promise<void>;
   /**
-   * Counts a request that asks for an upgrade, unless it exceeds a limit. May be called more than once for a request.
+   * Counts a request that asks for an upgrade, unless it exceeds a limit. May be called more than once for a request, and for
+   * requests that ask for no upgrade.
    * @returns false if the request must not be upgraded; over HTTP/2, it has then been answered
    */
   readonly admitUpgrade: (message: IncomingMessage | Http2ServerRequest) => boolean;
@@ -307,6 +308,8 @@ async function openFront(
     },
     admitUpgrade(message) {
       if ("stream" in message) {
+        // A request with `Expect: 100-continue` is no upgrade (RFC 8441 §4), and `guard` applies the limits to it.
+        if (message.headers[":protocol"] === undefined) return true;
         const { stream } = message;
         if (stream.headersSent) return false;
         const refusal = refuse(message) ?? refuseBeyond(connections?.noteUpgrade(message), message);

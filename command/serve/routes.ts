@@ -136,7 +136,8 @@ export class Router {
 
   /**
    * Passes the upgrade requests of a Node server to the routes. On Bun and Deno, `answer` receives them.
-   * @param admit is called first with each request that asks for an upgrade; if it returns false, the request is not upgraded
+   * @param admit is called first with each request that asks for an upgrade or has `Expect: 100-continue`; if it returns false,
+   * the request is not upgraded
    */
   attach(server: Server, admit: (message: IncomingMessage) => boolean = () => true): void {
     this.#server = server;

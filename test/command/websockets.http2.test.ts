@@ -8,7 +8,7 @@ import {
   constants,
   type IncomingHttpHeaders,
 } from "node:http2";
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -186,6 +186,30 @@ describe("the limits for WebSockets over HTTP/2", () => {
     await until(() => proxy.stderr.includes("127.0.0.1 has 2 in use; raise"), "the warning");
     const cause = "all connections of this address are in use (raise --max-per-address";
     await until(() => proxy.stderr.includes(cause), "the line of the refusal");
+  });
+
+  test("a request with `Expect: 100-continue` does not count as a WebSocket", async () => {
+    const paths: unknown[] = [];
+    const upstream = createServer((req, res) => {
+      paths.push(req.url);
+      req.resume().on("end", () => res.end("done"));
+    });
+    closing.push(() => upstream.close().closeAllConnections());
+    const { proxy, origin } = await start(
+      `http://127.0.0.1:${await listen(upstream)} --max-per-address 1 --log off`,
+    );
+    const session = await openSession(origin);
+    const fields = { ":method": "POST", ":path": "/upload", expect: "100-continue" };
+    const upload = session.request(fields, { endStream: false });
+    await within(once(upload, "continue"), "100 (Continue)");
+    proxy.child.kill("SIGTERM");
+    await proxy.says(/stopping: 1 request still running/);
+    upload.end("body");
+    const response = within(once(upload, "response"), "the response");
+    const [head] = (await response) as [IncomingHttpHeaders];
+    expect(head[":status"]).toBe(200);
+    expect(await text(upload)).toBe("done");
+    expect(paths).toEqual(["/upload"]);
   });
 
   test("`--max-headers-count` applies to the request for a WebSocket", async () => {
