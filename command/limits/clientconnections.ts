@@ -201,7 +201,9 @@ export class ClientConnections {
     if (connection === undefined || this.streams.has(stream)) return undefined;
     // Begin the request first: otherwise this connection could be closed as idle to make room for its own tunnel.
     this.#beginRequest(connection);
-    const beyond = this.#findLimit(connection.group, addressOf(connection));
+    // The address may have become exempt since the connection was accepted.
+    const address = addressOf(connection);
+    const beyond = this.#findLimit(this.#groupFor(address), address);
     if (beyond === undefined) {
       this.streams.add(stream);
       connection.tunnels++;

@@ -188,6 +188,20 @@ describe("the limits for WebSockets over HTTP/2", () => {
     await until(() => proxy.stderr.includes(cause), "the line of the refusal");
   });
 
+  test("`--max-per-address` no longer applies to an open connection of a proxy that a changed config file trusts", async () => {
+    const path = join(folder, "trusting.json");
+    const write = (trustProxy: string[]): void =>
+      writeFileSync(path, JSON.stringify({ target, trustProxy, server: { maxPerAddress: 1 } }));
+    write([]);
+    const { proxy, origin } = await start(`--config ${path} --log off`);
+    const session = await openSession(origin);
+    const [, before] = await ask(session);
+    write(["127.0.0.1"]);
+    await proxy.says(/has been reloaded/);
+    const [, after] = await ask(session);
+    expect([before[":status"], after[":status"]]).toEqual([503, 200]);
+  });
+
   test("a request with `Expect: 100-continue` does not count as a WebSocket", async () => {
     const paths: unknown[] = [];
     const upstream = createServer((req, res) => {
