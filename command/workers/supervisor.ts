@@ -479,6 +479,7 @@ export class Supervisor {
   async #replaceSilent(place: Slot, member: WorkerProcess): Promise<void> {
     if (place.member !== member || this.#isStopping) return;
     place.member = undefined;
+    if (isStable(member)) place.deaths = 0;
     await this.#restart(place);
     this.#retire(member);
   }
@@ -488,7 +489,7 @@ export class Supervisor {
     if (place.member !== member) return;
     place.member = undefined;
     if (this.#isStopping) return;
-    place.deaths = performance.now() - member.readyAt > STABLE_TIME ? 0 : place.deaths + 1;
+    place.deaths = isStable(member) ? 0 : place.deaths + 1;
     const delay = this.#restartLater(place);
     const when = delay === 0 ? "now" : `in ${delay} ms`;
     const { pid } = member.worker.process;
@@ -522,6 +523,10 @@ export class Supervisor {
       this.#report("error", `${message}; the next try is in ${delay} ms`);
     }
   }
+}
+
+function isStable({ readyAt }: WorkerProcess): boolean {
+  return performance.now() - readyAt > STABLE_TIME;
 }
 
 /** Resolves when a promise has resolved, or after `limit` milliseconds. Rejects if the promise rejects before that. */

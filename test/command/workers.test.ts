@@ -707,6 +707,35 @@ test("a worker that hangs for a while is replaced also if a new one does not sta
   expect(await pids()).not.toContain(Number(silent));
 });
 
+test("an early death does not delay the replacement of a later worker that ran stably and then hangs", async () => {
+  const flag = join(folder, "stable");
+  const file = join(folder, "stable.mjs");
+  // With the flag, the parent's clock is past the time within which a death is early.
+  writeFileSync(
+    file,
+    `import cluster from "node:cluster";
+    import { existsSync } from "node:fs";
+    const isSet = () => existsSync(${JSON.stringify(flag)});
+    if (cluster.isWorker && isSet()) throw new Error("not now");
+    const now = performance.now.bind(performance);
+    if (cluster.isPrimary) performance.now = () => now() + (isSet() ? 60_000 : 0);
+    export default { target: "${upstream.url}", onRequest() { while (isSet()); } };`,
+  );
+  const { proxy, origin, pids, stats } = await startWorkers(
+    `--config ${file} --log off --worker-timeout 2000`,
+  );
+  const [victim = 0] = await pids();
+  process.kill(victim, "SIGKILL");
+  await expect
+    .poll(async () => (await stats()).workers, limit)
+    .toMatchObject({ running: 2, restarts: 1 });
+  writeFileSync(flag, "");
+  // New connections go to the workers in turn, so both of them hang.
+  for (let i = 0; i < 2; i++) ask(origin).catch(() => {});
+  const first = "the next try is in 100 ms\n";
+  await until(() => proxy.stderr.split(first).length === 3, "the first try for each of the workers");
+});
+
 test("a worker that hangs ends soon after its parent", async () => {
   const file = join(folder, "hangs.mjs");
   const hook = 'onRequest() { console.error("hangs"); for (;;); }';
