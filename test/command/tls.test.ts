@@ -344,6 +344,7 @@ describe("a config file with TLS options", () => {
     const flag = command(`${config({})} --port 0 --workers 2 --insecure`);
     const file = command(`${config({ insecure: false })} --port 0 --workers 2`);
     await Promise.all([flag.origin(), file.origin()]);
+    await flag.warns(/insecure accepts any certificate/);
     expect(flag.stderr.match(warning)).toHaveLength(1);
     expect(file.stderr).not.toMatch(warning);
     config({ insecure: true });

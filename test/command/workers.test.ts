@@ -701,9 +701,12 @@ test("a worker that hangs for a while is replaced also if a new one does not sta
   const [, silent] = /worker (\d+) does not answer/.exec(proxy.stderr) ?? [];
   rmSync(flag);
   await within(response, "the response");
-  await expect
-    .poll(async () => (await stats()).workers, limit)
-    .toMatchObject({ running: 2, retired: 1, restarts: 1 });
+  // The other worker also counts as hung if the machine is so busy that its event loop does not run.
+  const isReplaced = async (): Promise<boolean> => {
+    const { running, restarts } = (await stats()).workers;
+    return running === 2 && restarts > 0;
+  };
+  await expect.poll(isReplaced, limit).toBe(true);
   expect(await pids()).not.toContain(Number(silent));
 });
 
@@ -733,7 +736,10 @@ test("an early death does not delay the replacement of a later worker that ran s
   // New connections go to the workers in turn, so both of them hang.
   for (let i = 0; i < 2; i++) ask(origin).catch(() => {});
   const first = "the next try is in 100 ms\n";
-  await until(() => proxy.stderr.split(first).length === 3, "the first try for each of the workers");
+  await until(
+    () => proxy.stderr.split(first).length === 3,
+    "the first try for each of the workers",
+  );
 });
 
 test("a worker that hangs ends soon after its parent", async () => {
