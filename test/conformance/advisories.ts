@@ -34,7 +34,7 @@ export const advisories: Readonly<Record<string, readonly Advisory[]>> = {
       "A field that a hook sets for some requests is dropped from clients by `filterHeaders`.",
     "GHSA-79qm-7rj5-m7r9": "Response fields that `Connection` names are dropped.",
     "CVE-2026-3635":
-      "The scheme and the host of a request are also taken only from a trusted peer.",
+      "The scheme and the host of a request are also taken only from a trusted peer. Exception: the scheme on Deno (docs/security.md).",
     "CVE-2026-47674": "`trustProxy` compares addresses, not spellings of addresses.",
     "CVE-2023-45143, CVE-2024-30260": "A redirect to another origin loses the credentials.",
   }),
