@@ -305,8 +305,10 @@ export function diagnoseError(
   };
   // The text of the error names `minRate` if the client was slow. A server's own 408, for a request that arrives too slowly,
   // does not.
-  if (message !== undefined && facts.status === 408 && message.includes("(minRate)")) {
-    const fix = `the limit is ${nameOption("pool.minRate")}; ${nameOption("pool.maxSockets")} lets more requests run`;
+  if (message !== undefined && facts.status === 408 && message.includes("(minRate")) {
+    const fix = message.includes("of balance")
+      ? "the limit is minRate of balance; maxRequests of balance lets more requests run"
+      : `the limit is ${nameOption("pool.minRate")}; ${nameOption("pool.maxSockets")} lets more requests run`;
     return { code: "client_too_slow", cause: toSafe(message), fix };
   }
   const text = (isApps ? BY_APPS_CAUSE : BY_CAUSE)[String(thrown.code)] ?? BY_ERROR_TYPE[code];

@@ -8,6 +8,11 @@ export interface MinimumRate {
   readonly minRate: number;
   /** Milliseconds for which a client may be slower than `minRate`. */
   readonly minRateGrace: number;
+  /**
+   * The name of `minRate` in errors.
+   * @default "minRate"
+   */
+  readonly rateName?: string;
 }
 
 /** The progress of a request at the last check. */
@@ -75,7 +80,7 @@ export class SlowClients {
       if (behind < maxBehind || left <= 0 || ended >= others) continue;
       surplus.set(account, left - 1);
       ended++;
-      claim.endSlow?.(tooSlow(minRate));
+      claim.endSlow?.(tooSlow(this.#rate));
     }
     this.#meters = meters;
   }
@@ -95,9 +100,9 @@ export function countTaken(reader: object | undefined, received: number): number
 }
 
 /** Returns the error of a request whose client is too slow. No other error of `src/` has the status 408. */
-function tooSlow(minRate: number): ProxyError {
+function tooSlow({ minRate, rateName = "minRate" }: MinimumRate): ProxyError {
   return new ProxyError("http_request_error", {
     status: CLIENT_TOO_SLOW,
-    message: `the client moved fewer than ${minRate} bytes a second (minRate) while others waited`,
+    message: `the client moved fewer than ${minRate} bytes a second (${rateName}) while others waited`,
   });
 }

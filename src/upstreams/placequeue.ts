@@ -83,7 +83,7 @@ export class PlaceQueue {
   constructor(takePlace: TakePlace, limits: PlaceLimits) {
     this.#takePlace = takePlace;
     this.#limits = limits;
-    this.#queue = new AddressQueue(this.#places, limits);
+    this.#queue = new AddressQueue(this.#places, { ...limits, rateName: "minRate of balance" });
   }
 
   /** The number of requests that wait. */

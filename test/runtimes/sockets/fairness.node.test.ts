@@ -222,8 +222,9 @@ describe("requests of too slow clients, while other addresses wait", () => {
     await send(dial, 3, UPLOAD);
     await until(() => target.waiting === 2, "two requests that wait");
     expect(await Promise.all([ask(dial, "/1"), ask(dial, "/2")])).toEqual([200, 200]);
-    const { length } = someTooSlow(setup.ends);
-    await until(() => target.active === Math.min(4, 6 - length), "the places");
+    const slow = someTooSlow(setup.ends);
+    for (const { error } of slow) expect(String(error)).toContain("(minRate of balance)");
+    await until(() => target.active === Math.min(4, 6 - slow.length), "the places");
   });
 
   test("with `minRate: 0`, no request of a too slow client is ended", async () => {

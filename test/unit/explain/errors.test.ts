@@ -133,13 +133,20 @@ describe("the explanation of an error", () => {
     );
   });
 
-  test("a client that was too slow is reported as `client_too_slow`, not with the code of the error", () => {
-    const message = "the client moved fewer than 240 bytes a second (minRate) while others waited";
-    const error = failedAt("http://a", "http_request_error", { status: 408, message });
-    expect(explainError(error)).toBe(
-      `client_too_slow: ${message} (the limit is pool.minRate; pool.maxSockets lets more requests run)`,
-    );
-  });
+  test.each([
+    ["minRate", "the limit is pool.minRate; pool.maxSockets lets more requests run"],
+    [
+      "minRate of balance",
+      "the limit is minRate of balance; maxRequests of balance lets more requests run",
+    ],
+  ])(
+    "a client slower than %s is reported as `client_too_slow`, not with the code of the error",
+    (limit, fix) => {
+      const message = `the client moved fewer than 240 bytes a second (${limit}) while others waited`;
+      const error = failedAt("http://a", "http_request_error", { status: 408, message });
+      expect(explainError(error)).toBe(`client_too_slow: ${message} (${fix})`);
+    },
+  );
 
   test.each([
     [
