@@ -69,6 +69,7 @@ abstract class NodeIncoming implements Incoming {
   readonly address: string | undefined;
   readonly named: string | undefined;
   readonly fault: ProxyError | undefined;
+  running: Incoming["running"];
   /** Node's response, if the server lets the proxy write to it. */
   abstract readonly res: ServerResponse | undefined;
   /** Node's own request. */

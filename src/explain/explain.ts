@@ -29,8 +29,9 @@ export async function explainRequest(
   takeUpgrade(incoming, plan);
   let captured: UpstreamRequest | undefined;
   let end: RequestEnd | undefined;
-  const capture: Send = async (upstreamRequest) => {
+  const capture: Send = async (upstreamRequest, scope) => {
     upstreamRequest.body?.cancel();
+    scope.end();
     if (hasOwnClient(upstreamRequest, plan)) assertHead(upstreamRequest);
     captured = upstreamRequest;
     return { status: 200, statusText: "", headers: [], body: null };

@@ -132,7 +132,10 @@ export class HttpTransport implements Transport {
   }
 
   send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
-    if (!this.running.admits(scope)) return Promise.reject(poolClosed());
+    if (!this.running.admits(scope)) {
+      scope.end();
+      return Promise.reject(poolClosed());
+    }
     const { upstream } = request;
     const isHttp2 = upstream.http2 ?? this.#options.http2;
     const { upgrade = "websocket" } = request;

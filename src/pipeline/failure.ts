@@ -1,19 +1,23 @@
 import { ProxyError, toProxyError } from "../error.ts";
 import { readHookResponse } from "../exchange/hooks.ts";
-import type { Plan } from "../plan.ts";
-import type { Incoming } from "../request/incoming.ts";
 import { toErrorResponse } from "../response/errorresponse.ts";
 import { closeSwitched } from "../transport/message.ts";
-import type { Exchange, Respond } from "./exchange.ts";
+import type { Exchange } from "./exchange.ts";
+
+/** Called when an exchange sends no further request. Gives back the place at the upstream, unless a request was sent. */
+export function endSending({ incoming, scope }: Exchange): void {
+  scope?.lease?.release();
+  incoming.running?.end(incoming);
+}
 
 /**
  * Aborts the rest of an exchange, and makes the response for the client from the error. If the deadline has not started, the
  * promise rejects with the error instead, because the app has caused it.
  */
 export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
-  const { incoming, plan, respond, observation, scope, cleaned, response } = exchange;
+  const { plan, scope, cleaned, response } = exchange;
+  endSending(exchange);
   if (scope === undefined) return Promise.reject(thrown);
-  scope.lease?.release();
   const abortError = scope.error;
   const error = abortError ?? toProxyError(thrown);
   // Discard the response's body before the abort, so that the body is cancelled. After the abort, it would fail instead.
@@ -29,8 +33,7 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
   const isReason = abortError !== undefined && exception === thrown;
   const reported = isReason || isResponses ? error : exception;
   if (reported instanceof ProxyError) scope.failed(reported);
-  observation?.failed(reported);
-  return respondToError(error, reported, incoming, plan, respond);
+  return respondToError(exchange, error, reported);
 }
 
 /** Discards the response of the upstream, except for a body from which its replacement is made. */
@@ -59,12 +62,11 @@ function isInternal(error: ProxyError): boolean {
  * @throws what `onError` throws, or the exception of another hook if `onError` returns no response
  */
 export async function respondToError(
+  { incoming, plan: { options }, respond, observation }: Exchange,
   error: ProxyError,
   thrown: unknown,
-  incoming: Incoming,
-  { options }: Plan,
-  respond: Respond,
 ): Promise<Response> {
+  observation?.failed(thrown);
   if (options.onError !== undefined) {
     const returned = await options.onError(error, incoming.request());
     const ownResponse = readHookResponse(returned, "onError");

@@ -43,7 +43,7 @@ import type {
   Started,
   Step,
 } from "./exchange.ts";
-import { discardAnswer, fail, respondToError } from "./failure.ts";
+import { discardAnswer, endSending, fail, respondToError } from "./failure.ts";
 
 /** The steps before the request is sent. */
 const PREPARE: readonly Step[] = [
@@ -128,11 +128,10 @@ function runExchange(
     cleaned: undefined,
     response: undefined,
   };
+  incoming.running = plan.transport.running?.begin();
   try {
     const early = runSteps(exchange, PREPARE);
-    if (early === undefined) return sendPrepared(exchange as Sendable);
-    if (early instanceof Promise) return sendLater(exchange, early);
-    return Promise.resolve(endUnsent(exchange, early));
+    return early instanceof Promise ? sendLater(exchange, early) : sendOrEnd(exchange, early);
   } catch (thrown) {
     return fail(exchange, thrown);
   }
@@ -140,8 +139,7 @@ function runExchange(
 
 function sendLater(exchange: Exchange, early: Promise<Response | undefined>): Promise<Response> {
   return early.then(
-    (response) =>
-      response === undefined ? sendPrepared(exchange as Sendable) : endUnsent(exchange, response),
+    (response) => sendOrEnd(exchange, response),
     (thrown: unknown) => fail(exchange, thrown),
   );
 }
@@ -161,11 +159,12 @@ export function forwardAgain(
   return runExchange(incoming, target, next, context, respond, observation);
 }
 
-/** Ends an exchange whose request is not sent. */
-function endUnsent({ scope }: Exchange, response: Response): Response {
-  scope?.lease?.release();
-  scope?.end();
-  return response;
+/** Sends the request. If a step has returned a response, ends the exchange with it instead. */
+function sendOrEnd(exchange: Exchange, response: Response | undefined): Promise<Response> {
+  if (response === undefined) return sendPrepared(exchange as Sendable);
+  endSending(exchange);
+  exchange.scope?.end();
+  return Promise.resolve(response);
 }
 
 function sendPrepared(exchange: Sendable): Promise<Response> {
@@ -197,6 +196,7 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
  */
 function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
   const { request, scope, plan } = exchange;
+  endSending(exchange);
   const moved = plan.held?.moved;
   if (moved !== undefined && thrown === moved) return moved.sendElsewhere(exchange);
   if (scope.isEnded) request.body?.cancel();
@@ -205,8 +205,7 @@ function failSent(exchange: Sendable, thrown: unknown): Promise<Response> {
 
 /** Makes the response to the client from that of the upstream. */
 function conclude(exchange: Sendable, received: UpstreamResponse): MaybePromise<Response> {
-  // If an interceptor has answered without sending the request, this call gives back the place at the upstream.
-  exchange.scope.lease?.release();
+  endSending(exchange);
   exchange.cleaned = received;
   try {
     const outcome = runSteps(exchange, FINISH) as MaybePromise<Response>;
@@ -267,11 +266,9 @@ function settleStepLater<E extends Exchange, T>(
 
 // ── before the request is sent ──
 
-function refuseFault({ incoming, plan, respond, observation }: Exchange): ReturnType<Step> {
-  const { fault } = incoming;
-  if (fault === undefined) return undefined;
-  observation?.failed(fault);
-  return respondToError(fault, fault, incoming, plan, respond);
+function refuseFault(exchange: Exchange): ReturnType<Step> {
+  const { fault } = exchange.incoming;
+  return fault && respondToError(exchange, fault, fault);
 }
 
 /** Determines where the request goes. For a malformed target, the promise of `forward` rejects. */
@@ -286,13 +283,12 @@ function askForTarget(
   exchange: Exchange,
   target: Exclude<Target, AnyTarget>,
 ): MaybePromise<Response | undefined> {
-  const { incoming, plan, respond, observation } = exchange;
+  const { incoming } = exchange;
   const refuse = (thrown: unknown): Promise<Response> => {
     // Some servers accept a malformed URL, and the app's target function may be the first code that parses it. The
     // function then throws because of a bad request, not because of a bug.
     const error = URL.canParse(incoming.request().url) ? toProxyError(thrown) : badRequest("URL");
-    observation?.failed(thrown);
-    return respondToError(error, thrown, incoming, plan, respond);
+    return respondToError(exchange, error, thrown);
   };
   let given: AnyTarget | PromiseLike<AnyTarget>;
   try {
@@ -334,7 +330,6 @@ function startScope(exchange: Exchange): undefined {
   if (onInformational !== undefined) scope.informed = observeInterim(incoming, onInformational);
   if (observation !== undefined) scope.observer = observation;
   scope.log = plan.log;
-  plan.transport.running?.begin(scope);
   exchange.scope = scope;
 }
 

@@ -108,6 +108,7 @@ export class WebIncoming implements Incoming {
   readonly headers: HeaderList;
   readonly address: string | undefined;
   readonly body: BodySource | null;
+  running: Client["running"];
   readonly #request: Request;
   readonly #version: string;
 

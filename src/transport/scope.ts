@@ -39,6 +39,11 @@ export interface Client {
   /** Removes the listener. */
   unlisten(listener: Listener): void;
   /**
+   * @internal Counts the exchange with the client until it sends no further request. Undefined afterwards, and where
+   * exchanges are not counted.
+   */
+  running?: RunningExchanges | undefined;
+  /**
    * Passes an interim response (1xx, except 101) on to the client. Undefined where the server cannot send one.
    *
    * If the function throws or rejects, the exchange is aborted with that reason.
@@ -166,14 +171,12 @@ export class Scope implements Listener {
   upstream: Upstream | undefined;
   /** @internal Reports a failure of the exchange to the developer of the app; undefined where nothing is reported. */
   log: LogFailure | undefined;
-  /** @internal Counts the scope until it ends; undefined where exchanges are not counted, and after `close`. */
-  running: RunningExchanges | undefined;
   /** @internal Whether another proxy may send the request instead, as long as no upstream has processed a part of it. */
   isMovable = false;
   /** @internal */
   readonly client: Client;
-  /** @internal Gets the interim responses; by default, this is the client. */
-  informed: Pick<Client, "inform">;
+  /** @internal Gets the interim responses; by default, this is the client. Undefined for an additional request (`fork`). */
+  informed: Pick<Client, "inform"> | undefined;
   readonly #timeout: number;
   readonly #idleTimeout: number;
   readonly #signal: AbortSignal | undefined;
@@ -261,7 +264,7 @@ export class Scope implements Listener {
    */
   interimReceived(status: number, headers: HeaderList): void {
     const { informed } = this;
-    if (this.#isEnded || informed.inform === undefined) return;
+    if (this.#isEnded || informed?.inform === undefined) return;
     try {
       const informing = informed.inform(status, cleanInterimHeaders(headers));
       if (informing !== undefined) informing.catch((thrown: unknown) => this.abort(thrown));
@@ -274,7 +277,6 @@ export class Scope implements Listener {
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.running?.end();
     this.#target = undefined;
     clearTimeout(this.#timer);
     this.#limit = 0;
@@ -334,6 +336,8 @@ export class Scope implements Listener {
     const error = (this.#error = toProxyError(reason));
     const target = this.#target;
     this.end();
+    // Count an aborted exchange no longer, because its interceptors may never settle.
+    this.client.running?.aborted(this);
     target?.fail(error);
   }
 
@@ -369,7 +373,7 @@ export class Scope implements Listener {
     const left =
       (this.#lastRequestChunkAt ?? this.#lastChunkAt) + this.#timeout - performance.now();
     const timeout = this.#timeout > 0 ? Math.max(1, Math.ceil(left)) : 0;
-    const next = (this.#next = this.#like(this.client, timeout));
+    const next = (this.#next = this.#like(timeout));
     next.observer = this.observer;
     next.lease = this.lease;
     next.isLook = this.isLook;
@@ -388,13 +392,11 @@ export class Scope implements Listener {
    * its own deadlines. It has the same client, but passes no interim responses on to the client.
    */
   fork(): Scope {
-    return Object.assign(this.#like(this.client, this.#timeout), { informed: {} });
+    return Object.assign(this.#like(this.#timeout), { informed: undefined });
   }
 
-  #like(client: Client, timeout: number): Scope {
-    const scope = new Scope(client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
-    this.running?.count(scope);
-    return scope;
+  #like(timeout: number): Scope {
+    return new Scope(this.client, timeout, this.#idleTimeout, this.#signal, this.connectTimeout);
   }
 
   /** Stops the present attempt with this reason. The exchange continues: another attempt may follow. */
@@ -519,32 +521,31 @@ export class RunningExchanges {
   /** The callbacks that wait until no exchange is running. */
   #onNone: (() => void)[] = [];
 
-  /** Counts a new exchange until its scope ends, unless `close` was called before. */
-  begin(scope: Scope): void {
-    if (!this.#isClosed) this.count(scope);
-  }
-
-  /** Counts one more scope of a counted exchange. */
-  count(scope: Scope): void {
-    // The scope of a client that has already disconnected has ended.
-    if (scope.isEnded) return;
-    scope.running = this;
+  /** Counts a new exchange. Returns the value for `Client.running`, which is undefined after `close`. */
+  begin(): this | undefined {
+    if (this.#isClosed) return undefined;
     this.#count++;
+    return this;
   }
 
-  /** Called when a counted scope ends. */
-  end(): void {
+  /** Called when a scope of a counted exchange is aborted. The abort of an additional request does not end the exchange. */
+  aborted({ client, informed }: Scope): void {
+    if (informed !== undefined) this.end(client);
+  }
+
+  /** Called when a counted exchange sends no further request. */
+  end(client: Client): void {
+    client.running = undefined;
     this.#count--;
-    // Wait for the end of this turn, because the scope of the next attempt may follow in it.
-    if (this.#onNone.length > 0) setTimeout(() => this.#callIfNone());
+    if (this.#isClosed) this.#callIfNone();
   }
 
   /** Whether the exchange of a scope may send requests. */
-  admits(scope: Scope): boolean {
-    return !this.#isClosed || scope.running !== undefined;
+  admits({ client }: Scope): boolean {
+    return !this.#isClosed || client.running === this;
   }
 
-  /** Admits no further exchange. Resolves when the others have ended, or when `destroy` is called. */
+  /** Admits no further exchange. Resolves when the others send no further requests, or when `destroy` is called. */
   close(): Promise<void> {
     this.#isClosed = true;
     return new Promise((resolve) => {
