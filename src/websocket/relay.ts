@@ -197,7 +197,6 @@ export class Relay implements TunnelHandler, FrameHandler {
   /** @internal */
   onClose(error?: unknown): void {
     this.#isUpstreamClosed = true;
-    clearTimeout(this.#closing);
     clearTimeout(this.#poll);
     // After a close frame or a violation of the upstream, the client's WebSocket has been closed already.
     if (!this.#isClientClosed && !this.#reader.isOver) {
@@ -295,10 +294,14 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limitEnd();
   }
 
-  /** Closes the upstream's connection after `closeTimeout`, because the upstream may never read the remaining bytes. */
+  /**
+   * Closes the upstream's connection after `closeTimeout`, because the upstream may never read the remaining bytes. If the
+   * upstream has closed it by then, closes that of the client, which may never answer the close frame.
+   */
   #limitEnd(closeTimeout: number = this.#limits.closeTimeout): void {
     if (closeTimeout === 0) return;
     this.#closing ??= setTimeout(() => {
+      if (this.#isUpstreamClosed) return this.#client.terminate();
       // While the client does not read, the upstream is paused, and its end cannot arrive.
       const isClients = !this.#isClientClosed && this.#client.bufferedAmount() > 0;
       this.#upstream.destroy(isClients ? clientGone() : unreadEnd(closeTimeout));
@@ -309,6 +312,7 @@ export class Relay implements TunnelHandler, FrameHandler {
     if (!this.#isClientClosed || !this.#isUpstreamClosed || this.#isOver) return;
     this.#isOver = true;
     clearTimeout(this.#idle);
+    clearTimeout(this.#closing);
     this.#onEnd();
   }
 }

@@ -104,9 +104,10 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Reports the end of the upstream's connection, so that the relay ends and leaves no timer. */
+/** Reports the end of both connections, so that the relay ends and leaves no timer. */
 function close(): void {
   tunnel.handler?.onClose();
+  relay.onClientClose(1006, "");
 }
 
 describe("messages of a relayed WebSocket", () => {
@@ -144,6 +145,7 @@ describe("when the proxy is closed", () => {
     tunnel.handler?.onData(frame(8, [0x03, 0xe8]));
     tunnel.handler?.onClose(poolClosed());
     expect(client.calls).toEqual(["close", 1000, ""]);
+    relay.onClientClose(1000, "");
   });
 });
 
@@ -323,6 +325,26 @@ describe("closing a relayed WebSocket", () => {
     expect(tunnel.calls.at(-1)).toBe("destroy");
     expect(onEnd).toHaveBeenCalledOnce();
   });
+
+  test.each([
+    ["answer the close frame", 0],
+    ["read", 50],
+  ])(
+    "with closeTimeout: 0, a client that does not %s is closed after silence, although the upstream is closed",
+    (_, buffered) => {
+      const limits = { ...relayLimits, idleTimeout: 1_000, closeTimeout: 0 };
+      relay = new Relay(client, tunnel, onEnd, limits);
+      client.buffered = buffered;
+      if (buffered === 0) tunnel.handler?.onData(frame(8, [3, 232]));
+      tunnel.handler?.onClose();
+      vi.advanceTimersByTime(1_001);
+      expect(client.calls).not.toContain("terminate");
+      vi.advanceTimersByTime(1_000);
+      expect(client.calls.at(-1)).toBe("terminate");
+      relay.onClientClose(1006, "");
+      expect(onEnd).toHaveBeenCalledOnce();
+    },
+  );
 
   test("an upstream that does not answer a close frame is closed after a while", () => {
     relay.onClientClose(1000, "");
