@@ -21,6 +21,9 @@ export interface Tracing {
   trace<Result>(incoming: Incoming, run: (end: (event: RequestEnd) => void) => Result): Result;
 }
 
+/** The reason with which the proxy cancels a response body that it does not forward. The client is not at fault then. */
+export const DISCARDED = "discarded";
+
 /** A function that receives the event of a request when the response is over. */
 type ReportEnd = (event: RequestEnd) => unknown;
 
@@ -188,7 +191,7 @@ export class Observation implements ScopeObserver, BodyWatcher {
     const event = this.#event;
     if (!this.#isOpen || event === undefined) return;
     this.#isOpen = false;
-    event.error ??= reason;
+    if ((reason as ProxyError | undefined)?.cause !== DISCARDED) event.error ??= reason;
     this.#finish();
   }
 

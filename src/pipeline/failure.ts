@@ -1,5 +1,6 @@
 import { ProxyError, toProxyError } from "../error.ts";
 import { readHookResponse } from "../exchange/hooks.ts";
+import { DISCARDED } from "../exchange/observation.ts";
 import { toErrorResponse } from "../response/errorresponse.ts";
 import { closeSwitched } from "../transport/message.ts";
 import type { Exchange } from "./exchange.ts";
@@ -37,17 +38,12 @@ export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
 }
 
 /** Discards the response of the upstream, except for a body from which its replacement is made. */
-export function discardAnswer(
-  { cleaned, response, observation }: Exchange,
-  replacement?: Response,
-): void {
+export function discardAnswer({ cleaned, response }: Exchange, replacement?: Response): void {
   if (cleaned !== undefined) closeSwitched(cleaned);
   if (response === undefined) return cleaned?.body?.cancel();
   const { body } = response;
   if (body === null || body.locked || body === replacement?.body) return;
-  // The proxy ends the body here, not the client.
-  observation?.bodyOver();
-  void body.cancel().catch(() => {});
+  void body.cancel(DISCARDED).catch(() => {});
 }
 
 /** Whether an error was made from an exception of the app or a bug, not from a failure of the network or the client. */

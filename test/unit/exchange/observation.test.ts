@@ -61,6 +61,26 @@ test("the event of onRequestEnd counts the body of a response from which onRespo
   expect(events).toMatchObject([{ status: 201, bytesOut: 5, error: undefined }]);
 });
 
+test("the event of onRequestEnd follows the body of a clone that onResponse returns", async () => {
+  const events: RequestEnd[] = [];
+  const options: ProxyOptions = {
+    onResponse: (response) => new Response(response.clone().body, { status: 201 }),
+    onRequestEnd: (event) => void events.push(event),
+  };
+  const whole = await run({}, { transport: answering({ body: streamOf(["abc", "de"]) }), options });
+  expect(await whole.text()).toBe("abcde");
+  await until(() => events.length === 1, "the event");
+  expect(events[0]).toMatchObject({ status: 201, bytesOut: 5, error: undefined });
+
+  let upstream: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const body = new ReadableStream<Uint8Array>({ start: (given) => void (upstream = given) });
+  const broken = await run({}, { transport: answering({ body }), options });
+  upstream?.error(new Error("broken"));
+  await expect(broken.text()).rejects.toThrow();
+  await until(() => events.length === 2, "the event");
+  expect(events[1]?.error).toEqual(new Error("broken"));
+});
+
 test.each<[string, () => void]>([
   [
     "throws",
