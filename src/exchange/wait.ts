@@ -251,7 +251,8 @@ export class HeldRequests {
   readonly #answered: RecentMap<unknown, true> = new RecentMap(MAX_ANSWERED);
   readonly #onWait: ((change: WaitChange) => unknown) | undefined;
   #fixedKey: unknown;
-  #isClosed = false;
+  /** The error of requests that wait when `close` is called; undefined before. */
+  #closed: ProxyError | undefined;
   /** The reason why requests no longer wait here; undefined until `move` was called. */
   moved: Moved | undefined;
 
@@ -286,7 +287,7 @@ export class HeldRequests {
 
   /** Ends all waits with this reason. Later requests do not wait. */
   close(reason: ProxyError = poolClosed()): void {
-    this.#isClosed = true;
+    this.#closed = reason;
     for (const gate of this.#gates.values()) gate.close(reason);
   }
 
@@ -368,6 +369,8 @@ export class HeldRequests {
           gate?.left();
         } else gate?.answered();
         if (again === undefined) throw thrown;
+        // A request that has waited was sent to see whether the upstream is back: like those that still wait, it ends with `close`.
+        if (this.#closed !== undefined) throw counting === undefined ? thrown : this.#closed;
         isMovable &&= UNPROCESSED.has(outcomeOf(thrown)) && isUntouched(body);
         // Only a refusal makes other requests wait. A connection may break because of the request on it.
         const opens = isRefused && !(isMovable && this.moved !== undefined);
@@ -433,7 +436,7 @@ export class HeldRequests {
     thrown: unknown,
     left: number,
   ): NextAttempt | undefined {
-    if (this.#isClosed || scope.error !== undefined) return undefined;
+    if (scope.error !== undefined) return undefined;
     const outcome = outcomeOf(thrown);
     // `EACCES` means that this process may not use the socket, which is no sign of a restart.
     if (outcome === "refused" && codeOf((thrown as ProxyError).cause) === "EACCES")

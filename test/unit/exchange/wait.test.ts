@@ -345,7 +345,7 @@ describe("the end of a wait", () => {
     await expectIdle(setup, sent);
   });
 
-  test("`close` during a look: the request ends with the outcome of the look", async () => {
+  test("`close` during a look that is then refused: the request gets 503, like those that still wait", async () => {
     const setup = setUp(refuse);
     const sent = await setup.send();
     let end: (() => void) | undefined;
@@ -358,7 +358,7 @@ describe("the end of a wait", () => {
     setup.transport.answer = refuse;
     end?.();
     await vi.advanceTimersByTimeAsync(0);
-    expect(sent.status).toBe(502);
+    expect(sent.status).toBe(503);
     await expectIdle(setup, sent);
   });
 });
