@@ -5,19 +5,15 @@ import { toErrorResponse } from "../response/errorresponse.ts";
 import { closeSwitched } from "../transport/message.ts";
 import type { Exchange } from "./exchange.ts";
 
-/** Called when an exchange sends no further request. Gives back the place at the upstream, unless a request was sent. */
-export function endSending({ incoming, scope }: Exchange): void {
-  scope?.lease?.release();
-  incoming.running?.end(incoming);
-}
-
 /**
  * Aborts the rest of an exchange, and makes the response for the client from the error. If the deadline has not started, the
  * promise rejects with the error instead, because the app has caused it.
  */
 export function fail(exchange: Exchange, thrown: unknown): Promise<Response> {
-  const { plan, scope, cleaned, response } = exchange;
-  endSending(exchange);
+  const { incoming, plan, scope, cleaned, response } = exchange;
+  // An exchange that fails sends no further request. (A function for this and pipeline.ts would put this file on every way.)
+  scope?.lease?.release();
+  incoming.running?.end(incoming);
   if (scope === undefined) return Promise.reject(thrown);
   const abortError = scope.error;
   const error = abortError ?? toProxyError(thrown);

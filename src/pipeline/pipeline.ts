@@ -43,7 +43,7 @@ import type {
   Started,
   Step,
 } from "./exchange.ts";
-import { discardAnswer, endSending, fail, respondToError } from "./failure.ts";
+import { discardAnswer, fail, respondToError } from "./failure.ts";
 
 /** The steps before the request is sent. */
 const PREPARE: readonly Step[] = [
@@ -188,6 +188,12 @@ function sendPrepared(exchange: Sendable): Promise<Response> {
   } catch (thrown) {
     return fail(exchange, thrown);
   }
+}
+
+/** Called when an exchange sends no further request. Gives back the place at the upstream, unless a request was sent. */
+function endSending({ incoming, scope }: Exchange): void {
+  scope?.lease?.release();
+  incoming.running?.end(incoming);
 }
 
 /**
