@@ -6,7 +6,7 @@ import type { TunnelOptions } from "../options/limitoptions.ts";
 import type { Hints } from "../transport/message.ts";
 import type { Tunnel, WatchedTunnel } from "../transport/tunnel.ts";
 
-import type { Client, Listener } from "../transport/scope.ts";
+import type { Client, Listener, RunningExchanges } from "../transport/scope.ts";
 import type { ProxyError } from "../error.ts";
 import { findRoutePrefix } from "./mount.ts";
 import { authorityOf, pathOf } from "../target/target.ts";
@@ -108,7 +108,7 @@ export class WebIncoming implements Incoming {
   readonly headers: HeaderList;
   readonly address: string | undefined;
   readonly body: BodySource | null;
-  running: Client["running"];
+  running: RunningExchanges | undefined;
   readonly #request: Request;
   readonly #version: string;
 

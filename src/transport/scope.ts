@@ -529,8 +529,8 @@ export class RunningExchanges {
   }
 
   /** Called when a scope of a counted exchange is aborted. The abort of an additional request does not end the exchange. */
-  aborted({ client, informed }: Scope): void {
-    if (informed !== undefined) this.end(client);
+  aborted(scope: Scope): void {
+    if (scope.informed !== undefined) this.end(scope.client);
   }
 
   /** Called when a counted exchange sends no further request. */
@@ -541,8 +541,8 @@ export class RunningExchanges {
   }
 
   /** Whether the exchange of a scope may send requests. */
-  admits({ client }: Scope): boolean {
-    return !this.#isClosed || client.running === this;
+  admits(scope: Scope): boolean {
+    return !this.#isClosed || scope.client.running === this;
   }
 
   /** Admits no further exchange. Resolves when the others send no further requests, or when `destroy` is called. */
