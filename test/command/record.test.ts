@@ -412,7 +412,7 @@ test("an old file is replaced, and a link or a folder is refused", async () => {
   const link = `${file}.link`;
   symlinkSync(file, link);
   for (const path of [link, folder, join(folder, "none", "a.har")]) {
-    const refusal = await command(`${upstream.url} --record ${path}`).refusal();
+    const refusal = await command(`${upstream.url} --port 0 --record ${path}`).refusal();
     expect(refusal).toMatch(/^fetchway: --record ".*": it cannot be created: E(?:EXIST|NOENT)\n$/);
   }
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
