@@ -175,7 +175,7 @@ class Copier {
   }
 }
 
-/** The body of a request of which a copy is sent. */
+/** The body of a request that is also copied to the mirror. */
 class CopiedBody extends ReplayBody {
   /**
    * Bytes in memory count as untouched until they were sent, so that the next attempt sends this body. If it sent only the

@@ -110,7 +110,7 @@ export abstract class Pool<
   #openedAtCheck = 0;
   /** The value of `#opened` at the last call of `checkUsed`. */
   #openedAtLookup = 0;
-  /** The callbacks that wait until the pool is empty. */
+  /** Called when the pool is empty. They resolve the promises of `close`. */
   #onEmpty: (() => void)[] = [];
 
   constructor(destination: Destination, options: FilledPoolOptions, parts: PoolParts) {

@@ -151,7 +151,7 @@ export class Http2Pool
       if (connection.room > 0) this.#give(connection, attempt);
       else this.assign(attempt);
     }
-    // The connection may have been told to drain before it was open. It has no attempt now whose end would close it.
+    // Drain again a connection that was drained before it was open: without attempts, this closes it, and nothing else would.
     if (connection.isDraining) connection.drain();
     this.onRelease(connection);
   }
