@@ -293,7 +293,7 @@ export class Balancer implements Upstreams, Group {
     }
     member.share = weight;
     member.isDraining = false;
-    if (startsSlowly) member.health.returnedAt = this.#chance.now();
+    if (startsSlowly) member.health.startSlowly(this.#chance.now());
     this.#checks?.add(member);
     this.#changed();
   }

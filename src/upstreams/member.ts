@@ -64,7 +64,7 @@ export class BalancedMember implements Member, Checked {
    * gradually, as after an ejection.
    */
   set isUp(isUp: boolean) {
-    if (isUp && !this.#isUp) this.health.returnedAt = this.#limits.now();
+    if (isUp && !this.#isUp) this.health.startSlowly(this.#limits.now());
     this.#isUp = isUp;
   }
 

@@ -97,7 +97,13 @@ export class Health {
   comeBack(now: number): void {
     this.ejectedUntil = 0;
     this.isHalfOpen = false;
+    this.startSlowly(now);
+  }
+
+  /** Begins the slow start of the upstream. Earlier results no longer count in its success rate. */
+  startSlowly(now: number): void {
     this.returnedAt = now;
+    this.successes = this.failures = 0;
   }
 }
 
@@ -192,7 +198,8 @@ export class OutlierDetector {
       const isOftenFailing =
         requests >= MIN_REQUESTS_FOR_PERCENTAGE && 100 * (1 - rateOf(health)) >= MAX_FAILURES;
       const isBelow = requests >= MIN_REQUESTS_FOR_RATE && rateOf(health) < threshold;
-      if (!isOftenFailing && !isBelow) continue;
+      // The success rate of a half-open upstream is that of the requests before its ejection.
+      if (health.isHalfOpen || (!isOftenFailing && !isBelow)) continue;
       const percentage = Math.round(100 * (1 - rateOf(health)));
       const reason = `${percentage} % of its requests failed, last: ${health.lastFailure}`;
       this.#eject(health, all, reason);
