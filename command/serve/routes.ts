@@ -327,28 +327,25 @@ type State = UpstreamStats[number]["state"];
 const STATES: readonly State[] = ["up", "starting", "half-open", "draining", "ejected", "down"];
 
 /**
- * Adds up the counters of the upstreams of several routes. Each route has its own state of an upstream; the result has the
- * worst of these states.
+ * Adds up the counters of the upstreams of several routes or processes. Each of them has its own state of an upstream; the
+ * result has the worst of these states, with its reason and time.
  */
 function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" | "waiting"> {
   const merged = new Map<string, UpstreamStats[number]>();
   for (const each of all.flatMap(({ upstreams = [] }) => upstreams)) {
-    const other = merged.get(each.name) ?? {
-      ...each,
-      active: 0,
-      waiting: 0,
-      requests: 0,
-      failures: 0,
-    };
+    const other = merged.get(each.name);
+    if (other === undefined) {
+      merged.set(each.name, each);
+      continue;
+    }
     const isWorse = STATES.indexOf(each.state) > STATES.indexOf(other.state);
     merged.set(each.name, {
-      ...other,
+      ...(isWorse ? each : other),
       weight: Math.max(other.weight, each.weight),
       active: other.active + each.active,
       waiting: other.waiting + each.waiting,
       requests: other.requests + each.requests,
       failures: other.failures + each.failures,
-      state: isWorse ? each.state : other.state,
     });
   }
   if (merged.size === 0) return {};
@@ -364,6 +361,8 @@ export function endStats(stats: PoolStats): PoolStats {
     active: 0,
     waiting: 0,
     state: "up",
+    reason: undefined,
+    since: undefined,
   }));
   const sums = { ...(upstreams && { upstreams, waiting: 0 }), ...(stats.held && { held: 0 }) };
   return { ...stats, closed: stats.created, origins: {}, ...sums };

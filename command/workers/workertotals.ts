@@ -45,7 +45,8 @@ export class WorkerTotals {
   };
 
   #all(): Totals {
-    return add([this.#ended, ...this.#live()]);
+    // Of two equal states of an upstream, the first one gives the reason, so put the processes that have ended last.
+    return add([...this.#live(), this.#ended]);
   }
 }
 

@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { advisory } from "../conformance/advisory.ts";
 import { describeRoute, type RouteCondition } from "../../command/serve/routecondition.ts";
 import { mergeStats, Router } from "../../command/serve/routes.ts";
+import { WorkerTotals } from "../../command/workers/workertotals.ts";
 import type { RouteSettings } from "../../command/config/settings.ts";
 import { FakeTransport, fakeResponse } from "../helpers/fakes.ts";
 import { Counters, type PoolStats } from "../../src/transport/stats.ts";
@@ -317,16 +318,38 @@ test("the counters of a removed route remain after its proxy is closed, but not 
   }
 });
 
-test("an upstream of several routes is shown with its worst state, and its states in removed routes do not count", () => {
-  const counted = { active: 2, waiting: 1, requests: 5, failures: 1 };
-  const state = { name: "http://a", weight: 1, ...counted, state: "up" } as const;
+const UPSTREAM = { name: "http://a", weight: 1, active: 2, waiting: 1, requests: 5, failures: 1 };
+const UP = { state: "up", reason: "a request succeeded", since: 1 } as const;
+const EJECTED = { state: "ejected", reason: "a failure: 502", since: 2 } as const;
+
+/** Returns the counters of a proxy with one upstream in the given state, and with requests that wait. */
+function statsWith(state: typeof UP | typeof EJECTED, waiting: number): PoolStats {
   const counters = new Counters().stats(() => ({}));
-  const one = { ...counters, upstreams: [state], waiting: 3 };
-  const other = { ...counters, upstreams: [{ ...state, state: "ejected" } as const], waiting: 4 };
-  expect(mergeStats([one, other])?.waiting).toBe(7);
-  expect(mergeStats([one, other])?.upstreams).toEqual([
-    { ...state, active: 4, waiting: 2, requests: 10, failures: 2, state: "ejected" },
+  return { ...counters, upstreams: [{ ...UPSTREAM, ...state }], waiting };
+}
+
+test("the state of an upstream in a worker that has ended does not count", () => {
+  const reportWith = (state: typeof UP | typeof EJECTED) => {
+    return { pool: statsWith(state, 0), clients: undefined, memory: 0, cpu: 0 };
+  };
+  const totals = new WorkerTotals(() => [reportWith(UP)]);
+  totals.keep(reportWith(EJECTED));
+  expect(totals.poolStats()?.upstreams).toEqual([
+    { ...UPSTREAM, ...UP, requests: 10, failures: 2 },
   ]);
+});
+
+test("an upstream of several routes is shown with its worst state and the reason for it, and its states in removed routes do not count", () => {
+  const [one, other] = [statsWith(UP, 3), statsWith(EJECTED, 4)];
+  expect(mergeStats([one, other])?.waiting).toBe(7);
+  for (const both of [
+    [one, other],
+    [other, one],
+  ]) {
+    expect(mergeStats(both)?.upstreams).toEqual([
+      { ...UPSTREAM, ...EJECTED, active: 4, waiting: 2, requests: 10, failures: 2 },
+    ]);
+  }
   const several = (urls: readonly string[]): RouteSettings => ({
     match: ["/"],
     options: { target: urls },
