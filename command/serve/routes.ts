@@ -152,13 +152,12 @@ export class Router {
 
   /** Returns the counters of the connections of all routes, also removed ones; undefined where the runtime has none. */
   stats(): PoolStats | undefined {
-    const all = this.#table.routes.flatMap(({ proxy }) => proxy.stats() ?? []);
-    if (this.#ended !== undefined) all.push(this.#ended);
-    for (const { proxy } of this.#retired.keys()) {
-      const stats = proxy.stats();
-      // A removed route sends no further requests, so the health of its upstreams is outdated.
-      if (stats !== undefined) all.push({ ...stats, upstreams: [] });
+    const all = statsOf(this.#table.routes);
+    // A removed route sends no further requests, so the health of its upstreams is outdated.
+    for (const stats of statsOf(this.#retired.keys())) {
+      all.push({ ...stats, ...endUpstreams(stats) });
     }
+    if (this.#ended !== undefined) all.push(this.#ended);
     return mergeStats(all);
   }
 
@@ -254,10 +253,15 @@ export class Router {
     (this.#sweeping as { unref?(): void }).unref?.();
   }
 
+  /** Keeps the counters of a removed route; for upstreams, only of those that a route still has, so that memory is bounded. */
   #keep(stats: PoolStats | undefined): void {
     if (stats === undefined) return;
-    const { maxSockets: _, ...counters } = endStats({ ...stats, upstreams: [] });
-    this.#ended = mergeStats(this.#ended === undefined ? [counters] : [this.#ended, counters]);
+    const { maxSockets: _, ...counters } = endStats(stats);
+    const all = this.#ended === undefined ? [counters] : [this.#ended, counters];
+    const { upstreams = [], ...rest } = mergeStats(all) as PoolStats;
+    const live = statsOf(this.#table.routes).flatMap((each) => each.upstreams ?? []);
+    const names = new Set(live.map(({ name }) => name));
+    this.#ended = { ...rest, upstreams: upstreams.filter(({ name }) => names.has(name)) };
   }
 
   #sweep(): void {
@@ -311,6 +315,11 @@ function createTable(routes: readonly LiveRoute[]): RouteTable {
   return { routes, patterns, only: takesAll ? first.route : undefined };
 }
 
+/** Returns the counters of each route; none on a runtime that does not count. */
+function statsOf(routes: Iterable<LiveRoute>): PoolStats[] {
+  return Array.from(routes).flatMap(({ proxy }) => proxy.stats() ?? []);
+}
+
 /** Whether a proxy has running or waiting requests or tunnels; false on a runtime that does not count them. */
 function isBusy(proxy: Proxy): boolean {
   const { origins = {}, held = 0 } = proxy.stats() ?? {};
@@ -353,19 +362,21 @@ function mergeUpstreams(all: readonly PoolStats[]): Pick<PoolStats, "upstreams" 
   return { upstreams: [...merged.values()], waiting };
 }
 
-/** Returns the final counters of a process or a route that has ended. The counters of its upstreams remain, with the weight 0. */
+/** Returns the final counters of the upstreams of a process or a route that has ended, with the weight 0. */
+function endUpstreams({ upstreams }: PoolStats): Pick<PoolStats, "upstreams"> {
+  if (upstreams === undefined) return {};
+  const ended = { weight: 0, active: 0, waiting: 0, state: "up" } as const;
+  const toCounters = ({ name, requests, failures }: UpstreamStats[number]) => {
+    return { name, requests, failures, ...ended };
+  };
+  return { upstreams: upstreams.map(toCounters) };
+}
+
+/** Returns the final counters of a process or a route that has ended. */
 export function endStats(stats: PoolStats): PoolStats {
-  const upstreams = stats.upstreams?.map((each): UpstreamStats[number] => ({
-    ...each,
-    weight: 0,
-    active: 0,
-    waiting: 0,
-    state: "up",
-    reason: undefined,
-    since: undefined,
-  }));
-  const sums = { ...(upstreams && { upstreams, waiting: 0 }), ...(stats.held && { held: 0 }) };
-  return { ...stats, closed: stats.created, origins: {}, ...sums };
+  const { waiting, held } = stats;
+  const none = { ...(waiting && { waiting: 0 }), ...(held && { held: 0 }) };
+  return { ...stats, closed: stats.created, origins: {}, ...endUpstreams(stats), ...none };
 }
 
 /** Adds up the requests that wait for upstreams to come back, if any proxy has the option `wait`. */

@@ -473,9 +473,10 @@ export class Metrics {
   #countAttempts(second: number, pool: PoolStats | undefined): void {
     const since = this.#attemptsSecond;
     this.#attemptsSecond = second;
-    const live = pool?.upstreams?.filter(({ weight }) => weight > 0) ?? [];
     const attempts = new Map<string, AttemptCounters>();
-    for (const { name, requests, failures } of live.slice(0, MAX_UPSTREAMS)) {
+    // Count also the upstreams of removed routes (weight 0): if one is added again, its earlier attempts are not recent.
+    for (const each of pool?.upstreams?.slice(0, MAX_UPSTREAMS) ?? []) {
+      const { name, requests, failures } = each;
       const before = this.#attempts.get(name);
       const recent = before?.recent ?? new RecentTraffic();
       // The counters start again from 0 if the configuration has changed.

@@ -355,13 +355,51 @@ test("an upstream of several routes is shown with its worst state and the reason
     options: { target: urls },
   });
   const router = new Router([several(["http://a", "http://b"])]);
-  const namesOf = (): (string | undefined)[] | undefined =>
-    router.stats()?.upstreams?.map(({ name }) => name);
-  expect(namesOf()).toEqual(["http://a", "http://b"]);
+  const weights = (): object | undefined =>
+    router.stats()?.upstreams?.map(({ name, weight }) => [name, weight]);
+  expect(weights()).toEqual([
+    ["http://a", 1],
+    ["http://b", 1],
+  ]);
   router.update([several(["http://b", "http://c"])]);
   expect(router.retired).toBe(1);
-  expect(namesOf()).toEqual(["http://b", "http://c"]);
+  // An upstream with the weight 0 has only counters.
+  expect(weights()).toEqual([
+    ["http://b", 1],
+    ["http://c", 1],
+    ["http://a", 0],
+  ]);
   router.destroy();
+});
+
+test("the counters of an upstream do not decrease when one of its routes is removed, and a removed upstream is forgotten some seconds later", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  try {
+    const balanced = (match: string, ...target: string[]): RouteSettings => {
+      const transport = Object.assign(new FakeTransport(() => fakeResponse({ status: 500 })), {
+        stats: () => new Counters().stats(() => ({})),
+      });
+      return { match: [match], options: { target, transport, balance: { policy: "first" } } };
+    };
+    const remaining = balanced("/b", "http://10.0.0.1");
+    const router = new Router([balanced("/a", "http://10.0.0.1", "http://10.0.0.2"), remaining]);
+    await ask(router, "http://host/a");
+    await ask(router, "http://host/b");
+    const countsOf = (name: string): object | undefined =>
+      router.stats()?.upstreams?.find((each) => each.name === name);
+    expect(countsOf("http://10.0.0.1")).toMatchObject({ requests: 2, failures: 2 });
+    for (const more of [balanced("/a", "http://10.0.0.1"), balanced("/c", "http://10.0.0.3")]) {
+      router.update([more, remaining]);
+      expect(countsOf("http://10.0.0.1")).toMatchObject({ requests: 2, failures: 2 });
+      vi.advanceTimersByTime(60_000);
+      expect(router.retired).toBe(0);
+      expect(countsOf("http://10.0.0.1")).toMatchObject({ requests: 2, failures: 2 });
+    }
+    expect(countsOf("http://10.0.0.2")).toBeUndefined();
+    router.destroy();
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("a change of an upstream's state is reported by the routes, but not by removed ones", async () => {

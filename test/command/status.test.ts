@@ -152,15 +152,13 @@ describe("the counters of the status page", () => {
     const name = "http://127.0.0.1:4000";
     let counted = { requests: 0, failures: 0 };
     const state = { name, weight: 1, active: 0, waiting: 0, state: "up" } as const;
-    const gone = { ...state, name: "http://gone", weight: 0, requests: 9, failures: 9 };
     const metrics = new Metrics(
       about,
-      () => ({ ...pool, upstreams: [{ ...state, ...counted }, gone] }),
+      () => ({ ...pool, upstreams: [{ ...state, ...counted }] }),
       100,
     );
     const show = (second: number): object => {
       const { upstreams } = metrics.snapshot(second);
-      expect(upstreams.map((each) => each.name)).toEqual([name]);
       const [{ requests, failed, recentFailed, recent, average } = { recent: [] as number[] }] =
         upstreams as Partial<(typeof upstreams)[number]>[];
       averages.push(average);
@@ -178,6 +176,22 @@ describe("the counters of the status page", () => {
     // The route was created anew, so its target counts from 0.
     counted = { requests: 2, failures: 1 };
     expect(show(162)).toMatchObject({ requests: 2, failed: 1, recentFailed: 1 });
+  });
+
+  test("list no upstream of removed routes, and do not count its earlier attempts as recent if it is added again", () => {
+    const counted = { active: 0, waiting: 0, requests: 9, failures: 9, state: "up" } as const;
+    let weight = 0;
+    const poolStats = (): PoolStats => ({
+      ...pool,
+      origins: {},
+      upstreams: [{ ...counted, name: "http://127.0.0.1:4000", weight }],
+    });
+    const metrics = new Metrics(about, poolStats, 0);
+    expect(metrics.snapshot(100).upstreams).toEqual([]);
+    weight = 1;
+    expect(metrics.snapshot(130).upstreams).toMatchObject([
+      { requests: 9, failed: 9, recentFailed: 0, condition: { state: "up" } },
+    ]);
   });
 
   test("include how many requests wait for one of several upstreams, and for any of them", () => {
