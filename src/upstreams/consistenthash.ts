@@ -79,8 +79,12 @@ export function consistentHash(keyOf: HashKey, options: HashOptions = {}): Polic
   const other = options.next === false ? undefined : toPolicy(options.next);
   // Several balanced targets may share this policy, so keep a lookup for each.
   const lookups = new WeakMap<Group, Lookup>();
+  const mayKeep = other !== undefined && (sticky || other.keepsClient !== undefined);
   return {
-    ...(sticky && other !== undefined && { keepsClient: (request) => keyOf(request) === "" }),
+    ...(mayKeep && {
+      keepsClient: (request) =>
+        keyOf(request) === "" && (sticky || other.keepsClient?.(request) === true),
+    }),
     isSticky(request) {
       return other === undefined || keyOf(request) !== "" ? sticky : waits(other, request);
     },

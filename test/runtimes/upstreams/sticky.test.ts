@@ -482,6 +482,19 @@ describe("consistentHash", () => {
     expect(indexes.size).toBe(3);
   });
 
+  test.each([true, false])(
+    "with `next: sticky()` and `sticky: %s`, a client without a key stays with its upstream",
+    async (isSticky) => {
+      const next = sticky({ next: "round_robin" });
+      await start(2, { policy: consistentHash(byHeader("x-user"), { sticky: isSticky, next }) });
+      const { index, cookies } = await ask();
+      expect(cookies).toEqual([expect.stringMatching(COOKIE)]);
+      for (let n = 0; n < 3; n++) expect((await ask(sendBack(cookies))).index).toBe(index);
+      const ofUser = { headers: { "x-user": "u1" } };
+      expect((await ask(undefined, "/", ofUser)).cookies).toEqual([]);
+    },
+  );
+
   test("requests that have a key get no cookie of the proxy", async () => {
     await start(3, { policy: consistentHash(byHeader("x-user"), { sticky: true }) });
     const ofUser = { headers: { "x-user": "u1" } };
