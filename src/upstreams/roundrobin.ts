@@ -1,4 +1,4 @@
-import type { Member, Policy } from "./policy.ts";
+import type { Group, Member, Policy } from "./policy.ts";
 
 /** The upstreams that have the same weight. They take turns within their class. */
 interface WeightClass {
@@ -16,27 +16,39 @@ interface WeightClass {
  * weight, so that a choice takes time in proportion to the number of different weights, not to the number of upstreams.
  */
 export function roundRobin(): Policy {
-  let turn = 0;
-  let classes: readonly WeightClass[] = [];
-  /** The list of upstreams from which `classes` was made. */
-  let list: readonly Member[] | undefined;
+  // Several balanced targets may share this policy, so each has its own turns.
+  const turnsOf = new WeakMap<Group, Turns>();
   return {
-    pick(able, _request, { isUniform }) {
-      if (isUniform) return able[turn++ % able.length] as Member;
-      // Every change of the upstreams or of their weights makes a new list.
-      if (list !== able) classes = classify((list = able), classes);
-      let total = 0;
-      let chosen = classes[0] as WeightClass;
-      for (const each of classes) {
-        const due = each.weight * each.members.length;
-        each.owed += due;
-        total += due;
-        if (each.owed > chosen.owed) chosen = each;
-      }
-      chosen.owed -= total;
-      return chosen.members[chosen.turns++ % chosen.members.length] as Member;
+    pick(able, _request, group) {
+      let turns = turnsOf.get(group);
+      if (turns === undefined) turnsOf.set(group, (turns = new Turns()));
+      return turns.next(able, group.isUniform);
     },
   };
+}
+
+/** The turns of the upstreams of one target. */
+class Turns {
+  #turn = 0;
+  #classes: readonly WeightClass[] = [];
+  /** The list of upstreams from which `#classes` was made. */
+  #list: readonly Member[] | undefined;
+
+  next(able: readonly Member[], isUniform: boolean): Member {
+    if (isUniform) return able[this.#turn++ % able.length] as Member;
+    // Every change of the upstreams or of their weights makes a new list.
+    if (this.#list !== able) this.#classes = classify((this.#list = able), this.#classes);
+    let total = 0;
+    let chosen = this.#classes[0] as WeightClass;
+    for (const each of this.#classes) {
+      const due = each.weight * each.members.length;
+      each.owed += due;
+      total += due;
+      if (each.owed > chosen.owed) chosen = each;
+    }
+    chosen.owed -= total;
+    return chosen.members[chosen.turns++ % chosen.members.length] as Member;
+  }
 }
 
 /** Groups upstreams by their weights. An upstream's part of `owed` moves from its earlier class to its new class. */

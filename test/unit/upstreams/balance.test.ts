@@ -14,6 +14,7 @@ import {
   type Member,
   type PickRequest,
   type Policy,
+  sticky,
 } from "../../../src/upstreams/balance.ts";
 import { until } from "../../helpers/wait.ts";
 
@@ -378,6 +379,25 @@ describe("consistent hashing", () => {
     expect(byCookie("none")({ ...GET, headers })).toBe("");
   });
 });
+
+test.each([
+  ["equal", 1, { "http://a.test": 6, "http://b.test": 6 }],
+  ["different", 2, { "http://a.test": 8, "http://b.test": 4 }],
+])(
+  "with one policy for two targets that take turns, each of their upstreams gets its share by %s weights",
+  (_, weight, shares) => {
+    const policy = sticky({ next: "round_robin" });
+    const targets = [setUp(2, { policy }).target, setUp(2, { policy }).target];
+    const counts = targets.map((): Record<string, number> => ({}));
+    for (const target of targets) target.setWeight("http://a.test", weight);
+    for (let n = 0; n < 24; n++) {
+      const picked = pick(targets[n % 2] as Balancer) as string;
+      const count = counts[n % 2] as Record<string, number>;
+      count[picked] = (count[picked] ?? 0) + 1;
+    }
+    expect(counts).toEqual([shares, shares]);
+  },
+);
 
 describe("the options of balance", () => {
   const wrong: [unknown, unknown, string][] = [
