@@ -13,8 +13,8 @@ import { startBackgroundTimer } from "./timers.ts";
 const UNKNOWN = "";
 
 /**
- * The maximum time in milliseconds between two checks. A check looks for slow clients, and ends the counting if no
- * request waits.
+ * The maximum time in milliseconds between two checks. A check looks for slow clients, calls `onCheck`, and ends the
+ * counting if no request waits.
  */
 const MAX_CHECK_INTERVAL = 500;
 
@@ -41,9 +41,12 @@ export class AddressQueue<T extends Waiting> {
   #firstAccount: Account | undefined;
   #lastAccount: Account | undefined;
   #isCheckScheduled = false;
+  readonly #onCheck: (() => void) | undefined;
 
-  constructor(places: Places, rate: MinimumRate) {
+  /** @param onCheck called while requests wait, to look for places that have become free without a request that ended */
+  constructor(places: Places, rate: MinimumRate, onCheck?: () => void) {
     this.#places = places;
+    this.#onCheck = onCheck;
     const { minRate, minRateGrace } = rate;
     this.#interval = Math.min(MAX_CHECK_INTERVAL, Math.ceil(minRateGrace / 10));
     if (minRate > 0) this.#slowClients = new SlowClients(rate, this.#interval);
@@ -215,8 +218,9 @@ export class AddressQueue<T extends Waiting> {
     startBackgroundTimer(() => {
       this.#isCheckScheduled = false;
       if (this.length > 0) {
+        this.#scheduleCheck();
         this.#checkClients();
-        return this.#scheduleCheck();
+        return this.#onCheck?.();
       }
       this.isCounting = false;
       this.#accounts.clear();

@@ -83,7 +83,9 @@ export class PlaceQueue {
   constructor(takePlace: TakePlace, limits: PlaceLimits) {
     this.#takePlace = takePlace;
     this.#limits = limits;
-    this.#queue = new AddressQueue(this.#places, { ...limits, rateName: "minRate of balance" });
+    const rate = { ...limits, rateName: "minRate of balance" };
+    // An upstream takes requests again when its ejection is over, even if no other request comes or ends.
+    this.#queue = new AddressQueue(this.#places, rate, () => this.pump());
   }
 
   /** The number of requests that wait. */
@@ -224,7 +226,7 @@ export class PlaceQueue {
     const state =
       maxRequests === Infinity
         ? "is down, ejected, or half-open with an unanswered probe"
-        : `has the ${maxRequests} requests that maxRequests allows`;
+        : `has the ${maxRequests} requests that maxRequests allows, or is down or ejected`;
     return new ProxyError("connection_limit_reached", {
       message: `${what}: every upstream ${state}`,
       retryAfter: 1,

@@ -102,6 +102,27 @@ describe("the queue", () => {
     expect(second.isSettled).toBe(false);
   });
 
+  test("a waiting request is sent when the ejection of an upstream ends, although no other request comes or ends", async () => {
+    const queue = new Queue(2, { outliers: { consecutiveFailures: 1 }, minRateGrace: 10 });
+    await queue.end(queue.ask().target, new ProxyError("connection_refused"));
+    expect(queue.ask().target).toBe(B);
+    const waiting = queue.ask();
+    queue.clock.now = 30_001;
+    await until(() => waiting.isSettled, "the request");
+    expect(waiting.target).toBe(A);
+  });
+
+  test("the error of a request that has waited does not say that an ejected upstream is full", async () => {
+    const queue = new Queue(2, { outliers: { consecutiveFailures: 1 }, queueTimeout: 20 });
+    await queue.end(queue.ask().target, new ProxyError("connection_refused"));
+    queue.ask();
+    const { request } = queue.ask();
+    await until(() => request.refusal !== undefined, "the end of the wait");
+    expect(request.refusal?.message).toBe(
+      "no place became free within 20 ms: every upstream has the 1 requests that maxRequests allows, or is down or ejected",
+    );
+  });
+
   test("at most maxQueue requests wait for each upstream that works", async () => {
     const queue = new Queue(3, { maxQueue: 2 });
     for (let i = 0; i < 3; i++) queue.ask();

@@ -155,7 +155,7 @@ describe("the explanation of an error", () => {
       "pool.maxSockets",
     ],
     [
-      "9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows",
+      "9 requests wait (maxQueue): every upstream has the 5 requests that maxRequests allows, or is down or ejected",
       "",
       "maxRequests",
     ],
