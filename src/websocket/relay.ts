@@ -153,8 +153,8 @@ export class Relay implements TunnelHandler, FrameHandler {
     clearTimeout(this.#poll);
     if (isCloseCode(code)) this.#closeUpstream(code, reason);
     else if (code === 1005) this.#closeUpstream(undefined, "");
-    // After a close frame was sent, send no reset, which could overtake the frame.
-    else if (!this.#hasSentClose) this.#upstream.destroy();
+    // After a close frame was sent, send no reset, which could overtake the frame. A closed tunnel itself reports why it closed.
+    else if (!this.#hasSentClose && !this.#isUpstreamClosed) this.#upstream.destroy();
     // Continue reading, because the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();
