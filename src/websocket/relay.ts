@@ -116,9 +116,17 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limits = limits;
     this.#onEnd = onEnd;
     this.#reader = new FrameReader(this, limits.maxMessage);
-    if (limits.idleTimeout > 0) this.#waitForSilence(limits.idleTimeout);
+  }
+
+  /**
+   * Begins to relay. The upstream's first bytes may close the client's WebSocket before this method returns, so the caller must
+   * be ready to call `onClientClose`.
+   */
+  start(): void {
+    const { idleTimeout } = this.#limits;
+    if (idleTimeout > 0) this.#waitForSilence(idleTimeout);
     this.onActivity();
-    upstream.attach(this);
+    this.#upstream.attach(this);
   }
 
   // ── from the client ──
