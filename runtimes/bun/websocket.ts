@@ -77,6 +77,7 @@ class BunClient implements ClientSocket {
   start(socket: BunSocket): void {
     this.#socket = socket;
     this.relay = new Relay(this, this.#tunnel, () => (this.relay = undefined), this.#limits);
+    this.relay.start();
   }
 
   /** Whether the server has called the handler `open` of this file. */

@@ -67,6 +67,7 @@ function relay(socket: WebSocket, tunnel: Tunnel, limits: RelayLimits): void {
     );
     // If the connection breaks off, Deno reports the code 0, for which `onClientClose` resets the upstream's connection.
     socket.addEventListener("close", ({ code, reason }) => running.onClientClose(code, reason));
+    running.start();
   });
   // The event `close` follows each `error`. Without a listener for `error`, Deno would end the process.
   socket.addEventListener("error", () => {});

@@ -257,12 +257,14 @@ export class UpgradeSocket implements TunnelHandler {
    * Sets or clears the time limit for the rest of a tunnel.
    *
    * If one side ends its direction, it may have disconnected, or may only have nothing more to send. The difference shows only
-   * once bytes for that side make no progress. A WebSocket has no half-closed state, so its limit begins when one side ends.
+   * once bytes for that side make no progress. A WebSocket has no half-closed state, so its limit begins when one side ends. The
+   * limit of every tunnel begins when it is closed: the upstream then takes nothing more of the client.
    */
   #limitEnd(): void {
     const [client, upstream] = [this.#client, this.#upstream];
     if (this.#closeTimeout === 0 || !(client.hasEnded || upstream.hasEnded)) return;
-    const isClosed = this.#isWebSocket || (client.hasEnded && upstream.hasEnded);
+    const isClosed =
+      this.#isWebSocket || this.#isTunnelClosed || (client.hasEnded && upstream.hasEnded);
     const isStalled = [client, upstream].some((side) => side.hasEnded && side.isFull);
     if (isClosed || isStalled) {
       this.#closing ??= startBackgroundTimer(() => this.#closeUnread(), this.#closeTimeout);

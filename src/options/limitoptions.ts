@@ -62,8 +62,9 @@ export interface LimitOptions {
    *
    * A WebSocket is closed when either side ends its stream, with or without a close frame. With another protocol in
    * `upgrades`, one direction may end while the other one stays in use for hours: the time then begins only when both
-   * sides have ended, or when a side that has ended takes no more of the bytes that are sent to it. A tunnel whose sides are
-   * both open is never closed by this option. On Workers, this option has no effect.
+   * sides have ended, when the connection to the upstream is closed, or when a side that has ended takes no more of the bytes
+   * that are sent to it. A tunnel whose sides are both open is never closed by this option. On Workers, this option has no
+   * effect.
    * @default 20000
    */
   tunnelCloseTimeout?: number;

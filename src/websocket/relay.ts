@@ -116,9 +116,17 @@ export class Relay implements TunnelHandler, FrameHandler {
     this.#limits = limits;
     this.#onEnd = onEnd;
     this.#reader = new FrameReader(this, limits.maxMessage);
-    if (limits.idleTimeout > 0) this.#waitForSilence(limits.idleTimeout);
+  }
+
+  /**
+   * Begins to relay. The upstream's first bytes may close the client's WebSocket before this method returns, so the caller must
+   * be ready to call `onClientClose`.
+   */
+  start(): void {
+    const { idleTimeout } = this.#limits;
+    if (idleTimeout > 0) this.#waitForSilence(idleTimeout);
     this.onActivity();
-    upstream.attach(this);
+    this.#upstream.attach(this);
   }
 
   // ── from the client ──
@@ -153,8 +161,8 @@ export class Relay implements TunnelHandler, FrameHandler {
     clearTimeout(this.#poll);
     if (isCloseCode(code)) this.#closeUpstream(code, reason);
     else if (code === 1005) this.#closeUpstream(undefined, "");
-    // After a close frame was sent, send no reset, which could overtake the frame.
-    else if (!this.#hasSentClose) this.#upstream.destroy();
+    // After a close frame was sent, send no reset, which could overtake the frame. A closed tunnel itself reports why it closed.
+    else if (!this.#hasSentClose && !this.#isUpstreamClosed) this.#upstream.destroy();
     // Continue reading, because the upstream's close frame may follow other messages.
     if (!this.#isUpstreamClosed) this.#upstream.resume();
     this.#finish();

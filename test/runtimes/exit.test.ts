@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EVALUATE, startProgram } from "../helpers/program.ts";
 import { Upstream } from "../helpers/upstream.ts";
+import { accept } from "../helpers/websocket.ts";
 
 const upstream = new Upstream();
 beforeAll(() => upstream.listen());
@@ -28,3 +29,29 @@ test.each(Object.entries(EVALUATE))(
     expect(performance.now() - since).toBeLessThan(30_000);
   },
 );
+
+test("bun: a program ends although its upstream has closed a WebSocket in the packet of the 101", async () => {
+  upstream.script = async (call) => {
+    const { socket } = call.link;
+    socket.cork();
+    (await accept(call)).close(4001);
+    socket.uncork();
+  };
+  const entry = new URL("../../runtimes/bun.ts", import.meta.url).href;
+  const code = `
+    import { createProxy } from ${JSON.stringify(entry)};
+    const { fetch, websocket } = createProxy({
+      target: ${JSON.stringify(upstream.url)},
+      tunnelTimeout: 3_600_000,
+      tunnelCloseTimeout: 3_600_000,
+    });
+    const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch, websocket });
+    new WebSocket("ws://127.0.0.1:" + server.port).onclose = ({ code }) => {
+      console.log(code);
+      server.stop();
+    };
+  `;
+  await using child = startProgram("bun", [...EVALUATE.bun, code]);
+  await child.printed(/4001/);
+  await child.ended();
+});

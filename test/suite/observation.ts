@@ -247,4 +247,16 @@ export const observation = {
     expect(event.bytesIn).toBeGreaterThan(5);
     expect(event.bytesOut).toBeGreaterThan(5);
   },
+
+  async "onRequestEnd reports the error of a WebSocket whose upstream breaks off the connection"(
+    t: Tools,
+  ): Promise<void> {
+    t.upstream.script = async (call) => void (await accept(call));
+    const socket = new WebSocket(`ws://127.0.0.1:${t.host.port("observed")}/chat`);
+    socket.on("error", () => {});
+    await within(once(socket, "open"), "the WebSocket's opening");
+    (await t.upstream.call()).reset();
+    // The errors of tunnels are those of the socket.
+    expect(await seen(t)).toMatchObject([{ status: 101, error: "ECONNRESET" }]);
+  },
 };

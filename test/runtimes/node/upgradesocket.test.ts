@@ -333,6 +333,37 @@ describe("tunnels that one side has closed", () => {
     }
   });
 
+  test("a `tcp` tunnel is closed if its upstream has closed a TLS connection and the client does not read", async () => {
+    const certificate = await makeCertificate();
+    const secure = createTlsServer(certificate);
+    const url = `https://localhost:${await apps.listen(secure)}`;
+    const { proxy, server, port } = await serve({
+      target: { url, tls: { ca: certificate.cert } },
+      tunnelCloseTimeout: CLOSE_TIMEOUT,
+    });
+    let accepted: Socket | undefined;
+    server.on("connection", (socket) => (accepted = socket));
+    let socket: Socket | undefined;
+    secure.on("upgrade", (_, raw: Socket) => {
+      socket = raw;
+      raw.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
+    });
+    const client = await open(port);
+    client.socket.pause();
+    // Send one piece after the other: if more waited for the client, the proxy would not read the end of the upstream.
+    const piece = chunk.subarray(0, 32_768);
+    let sent = accepted?.bytesWritten ?? 0;
+    const waiting = (): number => accepted?.writableLength ?? 0;
+    do {
+      socket?.write(piece);
+      sent += piece.length;
+      await until(() => accepted?.bytesWritten === sent, "the piece");
+    } while (waiting() === 0 || (await settled(waiting)) === 0);
+    socket?.end();
+    await until(() => proxy.stats()?.closed === 1, "the end of the upstream's connection");
+    await until(() => accepted?.destroyed === true, "the end of the client's connection");
+  });
+
   test("a `tcp` tunnel is closed when both directions have ended, even if bytes are unread", async () => {
     const closing = await openFor("tcp");
     closing.client.socket.end("unread");

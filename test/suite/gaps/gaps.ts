@@ -223,6 +223,10 @@ const onWorkerd: Gap[] = (
     ["onRequestEnd reports a response that broke off", UNMEASURED],
     ["onRequestEnd reports a WebSocket when it is closed", UNMEASURED],
     [
+      "onRequestEnd reports the error of a WebSocket whose upstream breaks off the connection",
+      UNMEASURED,
+    ],
+    [
       "the tracing channel fetchway.request publishes the start and the end of each exchange",
       "there is no tracing channel `fetchway.request`: use `onRequestEnd`",
     ],

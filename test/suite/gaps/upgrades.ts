@@ -36,6 +36,7 @@ export const carried: readonly TestName[] = [
   "no deadline applies to an open WebSocket",
   "a client that disconnects before the handshake is answered closes the upstream request",
   "onRequestEnd reports a WebSocket when it is closed",
+  "onRequestEnd reports the error of a WebSocket whose upstream breaks off the connection",
   "CVE-2024-23326: a 200 with Upgrade opens no tunnel",
   "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of a client with a length of 64 bits ends its WebSocket",
   "CVE-2026-1526, CVE-2026-1528, CVE-2026-2229: a frame of an upstream with a length of 64 bits is refused or forwarded",

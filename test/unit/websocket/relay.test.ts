@@ -3,7 +3,12 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { ProxyError } from "../../../src/error.ts";
 import type { Tunnel, TunnelHandler } from "../../../src/transport/tunnel.ts";
 import { FrameReader } from "../../../src/websocket/frames.ts";
-import { type ClientSocket, Relay, relayLimits } from "../../../src/websocket/relay.ts";
+import {
+  type ClientSocket,
+  Relay,
+  relayLimits,
+  type RelayLimits,
+} from "../../../src/websocket/relay.ts";
 import { rfc } from "../../conformance/rfc.ts";
 
 /** A frame of the upstream, which is not masked. */
@@ -91,12 +96,18 @@ let tunnel: FakeTunnel;
 let relay: Relay;
 const onEnd = vi.fn();
 
+/** Starts a relay between `client` and `tunnel`. */
+function start(limits: Partial<RelayLimits> = {}): void {
+  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, ...limits });
+  relay.start();
+}
+
 beforeEach(() => {
   vi.useFakeTimers();
   onEnd.mockClear();
   client = new FakeClient();
   tunnel = new FakeTunnel();
-  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, highWaterMark: 100, maxWaiting: 300 });
+  start({ highWaterMark: 100, maxWaiting: 300 });
 });
 
 afterEach(() => {
@@ -210,7 +221,7 @@ describe("backpressure", () => {
 });
 
 test("a message of the client that is too large closes both sides", () => {
-  relay = new Relay(client, tunnel, onEnd, { ...relayLimits, maxMessage: 4 });
+  start({ maxMessage: 4 });
   relay.onClientMessage("four");
   relay.onClientMessage(new Uint8Array(5));
   expect(client.calls.slice(0, 2)).toEqual(["close", 1009]);
@@ -285,7 +296,7 @@ describe("closing a relayed WebSocket", () => {
   test("after an upstream disconnects without a close frame, the client has time to read the last messages", () => {
     for (const takes of [true, false]) {
       client = new FakeClient();
-      relay = new Relay(client, tunnel, onEnd, relayLimits);
+      start();
       client.buffered = 50;
       tunnel.handler?.onClose();
       vi.advanceTimersByTime(relayLimits.closeTimeout - 100);
@@ -296,7 +307,7 @@ describe("closing a relayed WebSocket", () => {
       relay.onClientClose(1006, "");
     }
     client = new FakeClient();
-    relay = new Relay(client, tunnel, onEnd, relayLimits);
+    start();
     client.buffered = 50;
     tunnel.handler?.onClose(new Error("reset"));
     expect(client.calls).toEqual(["terminate"]);
@@ -304,7 +315,7 @@ describe("closing a relayed WebSocket", () => {
   });
 
   test("with closeTimeout: 0, an upstream may take any time to close", () => {
-    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, closeTimeout: 0 });
+    start({ closeTimeout: 0 });
     relay.onClientClose(1000, "");
     tunnel.handler?.onEnd();
     vi.advanceTimersByTime(10 * relayLimits.closeTimeout);
@@ -313,11 +324,7 @@ describe("closing a relayed WebSocket", () => {
   });
 
   test("with closeTimeout: 0, an upstream that does not answer the close frame after `idleTimeout` is closed after that time", () => {
-    relay = new Relay(client, tunnel, onEnd, {
-      ...relayLimits,
-      idleTimeout: 1_000,
-      closeTimeout: 0,
-    });
+    start({ idleTimeout: 1_000, closeTimeout: 0 });
     vi.advanceTimersByTime(1_001);
     relay.onClientClose(1001, "");
     expect(tunnel.calls).not.toContain("destroy");
@@ -332,8 +339,7 @@ describe("closing a relayed WebSocket", () => {
   ])(
     "with closeTimeout: 0, a client that does not %s is closed after silence, although the upstream is closed",
     (_, buffered) => {
-      const limits = { ...relayLimits, idleTimeout: 1_000, closeTimeout: 0 };
-      relay = new Relay(client, tunnel, onEnd, limits);
+      start({ idleTimeout: 1_000, closeTimeout: 0 });
       client.buffered = buffered;
       if (buffered === 0) tunnel.handler?.onData(frame(8, [3, 232]));
       tunnel.handler?.onClose();
@@ -355,7 +361,7 @@ describe("closing a relayed WebSocket", () => {
   });
 
   test("an upstream that is paused because the client does not read is not at fault when it is closed after a while", () => {
-    relay = new Relay(client, tunnel, onEnd, { ...relayLimits, idleTimeout: 1_000 });
+    start({ idleTimeout: 1_000 });
     client.buffered = relayLimits.highWaterMark + 1;
     tunnel.handler?.onData(frame(1, "a"));
     vi.advanceTimersByTime(1_000 + relayLimits.closeTimeout);
@@ -368,8 +374,7 @@ describe("closing a relayed WebSocket", () => {
 
 describe("silence", () => {
   test("silence of both sides for idleTimeout closes them, and a message or ping of either side restarts the time", () => {
-    const limits = { ...relayLimits, idleTimeout: 1_000 };
-    relay = new Relay(client, tunnel, onEnd, limits);
+    start({ idleTimeout: 1_000 });
     vi.advanceTimersByTime(900);
     relay.onClientMessage("a");
     vi.advanceTimersByTime(900);
