@@ -745,6 +745,18 @@ describe("connections", () => {
     expect(proxy.stats()?.timedOut).toBe(1);
   });
 
+  test("`timeout` of the pool: a response that arrives while the event loop is blocked is read first", async () => {
+    const [upstream, url] = await raw();
+    const timeout = 2000;
+    upstream.script = (connection, id) => {
+      connection.send(wholeResponse(id));
+      // The upstream runs in this process, so this blocks the proxy as well.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, timeout + 200);
+    };
+    const response = await proxyTo(url, { timeout }).fetch(get());
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
+  });
+
   test("an upload may take any number of PING frames, as gRPC's server in Go sends one for each chunk", async () => {
     const [upstream, url] = await raw();
     upstream.script = () => {};
