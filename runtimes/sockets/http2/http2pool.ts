@@ -216,21 +216,22 @@ export class Http2Pool
    * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
-  #choose(
-    { connectTimeout }: StreamAttempt,
-    isFresh: boolean,
-  ): Http2Connection<StreamAttempt> | undefined {
+  #choose(attempt: StreamAttempt, isFresh: boolean): Http2Connection<StreamAttempt> | undefined {
     const now = performance.now();
-    let old: Http2Connection<StreamAttempt> | undefined;
+    let other: Http2Connection<StreamAttempt> | undefined;
     for (const connection of this.connections) {
       const isExpired = connection.idleUntil <= now || this.isTooOld(connection, now);
       if (isExpired && connection.isOpen) connection.drain();
       if (connection.room <= 0) continue;
-      if (!isFresh || !connection.isOpen || now - connection.openedAt < MAX_NEW_AGE)
-        return connection;
-      old ??= connection;
+      const { isOpen, openedAt, connectTimeout } = connection;
+      // All requests that wait for a connection fail when its time limit passes, so that limit must not be too short.
+      const isSuitable = isOpen
+        ? !isFresh || now - openedAt < MAX_NEW_AGE
+        : longer(attempt.connectTimeout, connectTimeout) === connectTimeout;
+      if (isSuitable) return connection;
+      other ??= connection;
     }
-    return this.makeRoom() ? this.#open(connectTimeout) : old;
+    return this.makeRoom() ? this.#open(attempt.connectTimeout) : other;
   }
 
   /** @param ownTimeout the request's own limit for the time to connect; the longer of this limit and the pool's applies */

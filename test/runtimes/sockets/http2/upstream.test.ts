@@ -699,6 +699,22 @@ describe("connections", () => {
     expect((await within(long, "the end of the long one")).status).toBe(502);
   });
 
+  test("a request does not wait for a connection whose `connectTimeout` is shorter than its own", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true, connectTimeout: 100 });
+    closing.push(() => transport.destroy?.());
+    const options = { transport, retry: false } as const;
+    const short = proxyFetch(get(), url, { ...options, connectTimeout: 100 });
+    const long = proxyFetch(get(), url, { ...options, connectTimeout: patience });
+    expect((await within(short, "the 504")).status).toBe(504);
+    await until(() => upstream.connections.length === 2, "the second connection");
+    for (const connection of upstream.connections) connection.send(settings);
+    const response = await within(long, "the response");
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
+  });
+
   test("a request whose `timeout` passes before SETTINGS leaves the connection usable for other requests", async () => {
     const [upstream, url] = await raw();
     const settings = upstream.settings as Buffer;
