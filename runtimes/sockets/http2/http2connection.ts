@@ -149,7 +149,9 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     });
     this.session = session;
     if (connectTimeout > 0) {
-      this.#settingsDeadline = new Deadline(connectTimeout, () => {
+      // The limit includes the time that it took to connect the socket.
+      const left = Math.max(1, this.openedAt + connectTimeout - performance.now());
+      this.#settingsDeadline = new Deadline(left, () => {
         const message = this.#hasSettings
           ? "the upstream allows no HTTP/2 stream"
           : "no HTTP/2 SETTINGS came";

@@ -715,6 +715,29 @@ describe("connections", () => {
     expect([response.status, await response.text()]).toEqual([200, "whole"]);
   });
 
+  test("`connectTimeout` begins once, and not again when the socket is connected", async () => {
+    const [upstream, url] = await raw();
+    upstream.settings = undefined;
+    const connectTimeout = 3000;
+    let again: Promise<string> | undefined;
+    const spy = vi.spyOn(dns, "lookup").mockImplementation(((
+      _name: string,
+      _options: object,
+      found: (error: null, addresses: object[]) => void,
+    ) => {
+      setTimeout(() => {
+        again = pause(connectTimeout).then(() => "the limit has begun again");
+        found(null, [{ address: "127.0.0.1", family: 4 }]);
+      }, connectTimeout / 2);
+    }) as never);
+    closing.push(() => spy.mockRestore());
+    const proxy = proxyTo(`http://slow.test:${new URL(url).port}`, { connectTimeout });
+    const asked = proxy.fetch(get()).then((response) => response.text());
+    await until(() => again !== undefined, "the lookup");
+    const first = await Promise.race([asked, again]);
+    expect(first).toBe("Gateway Timeout: connection_timeout\n");
+  });
+
   test("a request whose `timeout` passes before SETTINGS leaves the connection usable for other requests", async () => {
     const [upstream, url] = await raw();
     const settings = upstream.settings as Buffer;
