@@ -74,7 +74,8 @@ export class Http2Pool
 
   /** Sends an attempt on a connection that has room for it. If none has, the attempt waits for its turn in the queue. */
   assign(attempt: StreamAttempt): void {
-    if (this.#http1Until > 0 && this.#http1Until > performance.now())
+    const isHttp1 = this.#http1Until > 0 && this.#http1Until > performance.now();
+    if (isHttp1 || (attempt.upgrade !== undefined && this.#lacksWebSockets))
       return attempt.sendOverHttp1(this);
     const connection = this.#choose(attempt, attempt.isFresh);
     if (connection !== undefined) return this.#give(connection, attempt);
@@ -184,6 +185,12 @@ export class Http2Pool
   }
 
   // ── within the pool ──
+
+  /** Whether WebSockets must go over HTTP/1.1, because connections are open and none of them takes WebSockets. */
+  get #lacksWebSockets(): boolean {
+    const open = [...this.connections].filter(({ isOpen }) => isOpen);
+    return open.length > 0 && !open.some(({ takesWebSockets }) => takesWebSockets);
+  }
 
   #give(connection: Http2Connection<StreamAttempt>, attempt: StreamAttempt): void {
     if (attempt.upgrade !== undefined && connection.isOpen && !connection.takesWebSockets) {
