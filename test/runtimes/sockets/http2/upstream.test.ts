@@ -11,8 +11,12 @@ import type { RequestEnd } from "../../../../src/options/observationoptions.ts";
 import type { PoolOptions } from "../../../../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../../../../src/proxy.ts";
 import { balance } from "../../../../src/upstreams/balance.ts";
+import { parseTarget } from "../../../../src/target/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../../../src/transport/message.ts";
+import { Scope } from "../../../../src/transport/scope.ts";
 import { rfc } from "../../../conformance/rfc.ts";
 import { makeCertificate } from "../../../helpers/certificate.ts";
+import { errorOf, FakeClient, fakeRequest, textOf } from "../../../helpers/fakes.ts";
 import {
   ACK,
   DATA,
@@ -949,6 +953,34 @@ describe("connections", () => {
     // CANCEL (RFC 9113 §7).
     expect(connection?.resets).toEqual([[1, 8]]);
     expect(await finish(kept, release)).toEqual([200]);
+  });
+
+  test("a request listens to its client immediately if it waits for a connection, and only later if it reuses one", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true });
+    closing.push(() => transport.destroy?.());
+    const request = (): UpstreamRequest => fakeRequest({ upstream: parseTarget(url) });
+    const clients = ["leaving", "waiting", "reusing"].map(() => {
+      const client = new FakeClient();
+      client.listenAfter = patience;
+      return client;
+    }) as [FakeClient, FakeClient, FakeClient];
+    const [leaving, waiting] = clients.map((client, i) =>
+      i === 2 ? undefined : transport.send(request(), new Scope(client, 0, 0)),
+    );
+    await until(() => upstream.connections.length === 1, "the connection");
+    expect(clients.map(({ listeners }) => listeners.size)).toEqual([1, 1, 0]);
+    clients[0].leave();
+    expect(await errorOf(() => leaving)).toMatchObject({ status: 499 });
+    upstream.connections[0]?.send(settings);
+    expect(await textOf((await waiting) as UpstreamResponse)).toBe("whole");
+    const scope = new Scope(clients[2], 0, 0);
+    const reusing = transport.send(request(), scope);
+    expect(clients[2].listeners.size).toBe(0);
+    expect(await textOf(await reusing)).toBe("whole");
+    expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1, 3]]);
   });
 
   test("the stream is reset when the app cancels the response body", async () => {
