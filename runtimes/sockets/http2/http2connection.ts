@@ -103,6 +103,8 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   #limit: number;
   /** The number of SETTINGS and PING frames since the last part of a response or of a request body. */
   #controlFrames = 0;
+  /** Whether the time of the option `timeout` has passed, and nothing was sent or received since then. */
+  #isSilent = false;
   /** Whether the time of a request has passed while the connection was being opened. */
   #isLate = false;
   #settingsDeadline: Deadline | undefined;
@@ -147,7 +149,9 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     });
     this.session = session;
     if (connectTimeout > 0) {
-      this.#settingsDeadline = new Deadline(connectTimeout, () => {
+      // The limit includes the time that it took to connect the socket.
+      const left = Math.max(1, this.openedAt + connectTimeout - performance.now());
+      this.#settingsDeadline = new Deadline(left, () => {
         const message = this.#hasSettings
           ? "the upstream allows no HTTP/2 stream"
           : "no HTTP/2 SETTINGS came";
@@ -173,8 +177,9 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
       .on("error", (error: Error) => {
         this.#error ??= error;
       })
+      .on("timeout", () => this.#onTimeout(session))
       .on("close", () => this.#onClose());
-    if (timeout > 0) session.setTimeout(timeout, () => this.#owner.onSilence(this));
+    if (timeout > 0) session.setTimeout(timeout);
     // The session may have failed while it was made.
     if (session.destroyed) this.#onClose();
   }
@@ -205,6 +210,7 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
 
   /** Records that a request is sent now. Without the option `keepAlive`, the connection carries no other request. */
   recordRequest(): void {
+    this.#isSilent = false;
     if (!this.#options.keepAlive) this.isDraining = true;
   }
 
@@ -216,12 +222,13 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
   /** Records that a part of a response has arrived. */
   recordActivity(): void {
     this.activity++;
-    this.#controlFrames = 0;
+    this.recordSent();
   }
 
   /** Records that a part of a request body, or of a tunnel, is sent. */
   recordSent(): void {
     this.#controlFrames = 0;
+    this.#isSilent = false;
   }
 
   /** Calls `passOn` of an attempt when the runtime has reported all frames that it has read. */
@@ -335,7 +342,18 @@ export class Http2Connection<Attempt extends StreamJob> implements PooledConnect
     if (this.attempts.length === 0) this.destroy();
   }
 
+  #onTimeout(session: ClientHttp2Session): void {
+    // The runtime's timer has ended, and nothing else starts it again while the connection stays silent.
+    session.setTimeout(this.#options.timeout);
+    this.#isSilent = true;
+    // The event loop may have been blocked: let pending reads run before the connection counts as silent.
+    setTimeout(() => {
+      if (this.#isSilent) this.#owner.onSilence(this);
+    }, 1);
+  }
+
   #countControlFrame(): void {
+    this.#isSilent = false;
     if (++this.#controlFrames === MAX_CONTROL_FRAMES) {
       this.stopFlood(`${MAX_CONTROL_FRAMES} SETTINGS and PING frames`);
     }

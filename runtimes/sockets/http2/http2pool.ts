@@ -74,7 +74,8 @@ export class Http2Pool
 
   /** Sends an attempt on a connection that has room for it. If none has, the attempt waits for its turn in the queue. */
   assign(attempt: StreamAttempt): void {
-    if (this.#http1Until > 0 && this.#http1Until > performance.now())
+    const isHttp1 = this.#http1Until > 0 && this.#http1Until > performance.now();
+    if (isHttp1 || (attempt.upgrade !== undefined && this.#lacksWebSockets))
       return attempt.sendOverHttp1(this);
     const connection = this.#choose(attempt, attempt.isFresh);
     if (connection !== undefined) return this.#give(connection, attempt);
@@ -185,6 +186,12 @@ export class Http2Pool
 
   // ── within the pool ──
 
+  /** Whether WebSockets must go over HTTP/1.1, because connections are open and none of them takes WebSockets. */
+  get #lacksWebSockets(): boolean {
+    const open = [...this.connections].filter(({ isOpen }) => isOpen);
+    return open.length > 0 && !open.some(({ takesWebSockets }) => takesWebSockets);
+  }
+
   #give(connection: Http2Connection<StreamAttempt>, attempt: StreamAttempt): void {
     if (attempt.upgrade !== undefined && connection.isOpen && !connection.takesWebSockets) {
       return attempt.sendOverHttp1(this);
@@ -216,21 +223,22 @@ export class Http2Pool
    * @param attempt the request
    * @param isFresh whether the request needs a new connection
    */
-  #choose(
-    { connectTimeout }: StreamAttempt,
-    isFresh: boolean,
-  ): Http2Connection<StreamAttempt> | undefined {
+  #choose(attempt: StreamAttempt, isFresh: boolean): Http2Connection<StreamAttempt> | undefined {
     const now = performance.now();
-    let old: Http2Connection<StreamAttempt> | undefined;
+    let other: Http2Connection<StreamAttempt> | undefined;
     for (const connection of this.connections) {
       const isExpired = connection.idleUntil <= now || this.isTooOld(connection, now);
       if (isExpired && connection.isOpen) connection.drain();
       if (connection.room <= 0) continue;
-      if (!isFresh || !connection.isOpen || now - connection.openedAt < MAX_NEW_AGE)
-        return connection;
-      old ??= connection;
+      const { isOpen, openedAt, connectTimeout } = connection;
+      // All requests that wait for a connection fail when its time limit passes, so that limit must not be too short.
+      const isSuitable = isOpen
+        ? !isFresh || now - openedAt < MAX_NEW_AGE
+        : longer(attempt.connectTimeout, connectTimeout) === connectTimeout;
+      if (isSuitable) return connection;
+      other ??= connection;
     }
-    return this.makeRoom() ? this.#open(connectTimeout) : old;
+    return this.makeRoom() ? this.#open(attempt.connectTimeout) : other;
   }
 
   /** @param ownTimeout the request's own limit for the time to connect; the longer of this limit and the pool's applies */

@@ -149,6 +149,8 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (this.#request === undefined) return;
     this.#pool = pool;
     pool.assign(this);
+    // If the request must wait, in the queue or for its connection, listen for the client's disconnect now.
+    if (this.#request !== undefined) this.#scope.listenNow();
   }
 
   /** The number of the stream; 0 until the request is sent. */

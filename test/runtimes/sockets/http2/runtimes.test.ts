@@ -26,7 +26,7 @@ import {
 } from "../../../helpers/frames.ts";
 import { askFor, type Front, runtimes, startFront } from "./_front.ts";
 import { listen } from "../../../helpers/serve.ts";
-import { settled, until, within } from "../../../helpers/wait.ts";
+import { pause, settled, until, within } from "../../../helpers/wait.ts";
 
 const MIB = 1024 * 1024;
 const certificate = await makeCertificate();
@@ -272,6 +272,19 @@ describe.each(runtimes)("on %s", (runtime) => {
     upstream.connections[0]?.send(frame(DATA, END_STREAM, 1, Buffer.from("late")));
     expect(await client.readBody(head)).toMatchObject({ text: "early, late", cut: false });
     expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1], [1]]);
+  });
+
+  test("`timeout` of the pool does not close an idle connection, and applies to it again when it is used again", async () => {
+    const impatient = await start({ timeout: 1800, freeSocketTimeout: 60_000 });
+    closing.push(() => impatient.close());
+    const [upstream, url] = await raw();
+    expect(await ask(url, undefined, impatient)).toBe("200 whole");
+    await pause(2100);
+    expect(await ask(url, undefined, impatient)).toBe("200 whole");
+    upstream.script = () => {};
+    const silent = await ask(url, undefined, impatient);
+    expect(silent).toBe("504 Gateway Timeout: connection_read_timeout\n");
+    expect(upstream.connections).toHaveLength(1);
   });
 
   test("after `freeSocketTimeout`, the proxy sends GOAWAY on an idle connection, and closes it", async () => {

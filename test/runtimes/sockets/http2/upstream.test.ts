@@ -11,8 +11,12 @@ import type { RequestEnd } from "../../../../src/options/observationoptions.ts";
 import type { PoolOptions } from "../../../../src/options/pooloptions.ts";
 import type { CreateProxyOptions } from "../../../../src/proxy.ts";
 import { balance } from "../../../../src/upstreams/balance.ts";
+import { parseTarget } from "../../../../src/target/target.ts";
+import type { UpstreamRequest, UpstreamResponse } from "../../../../src/transport/message.ts";
+import { Scope } from "../../../../src/transport/scope.ts";
 import { rfc } from "../../../conformance/rfc.ts";
 import { makeCertificate } from "../../../helpers/certificate.ts";
+import { errorOf, FakeClient, fakeRequest, textOf } from "../../../helpers/fakes.ts";
 import {
   ACK,
   DATA,
@@ -699,6 +703,45 @@ describe("connections", () => {
     expect((await within(long, "the end of the long one")).status).toBe(502);
   });
 
+  test("a request does not wait for a connection whose `connectTimeout` is shorter than its own", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true, connectTimeout: 100 });
+    closing.push(() => transport.destroy?.());
+    const options = { transport, retry: false } as const;
+    const short = proxyFetch(get(), url, { ...options, connectTimeout: 100 });
+    const long = proxyFetch(get(), url, { ...options, connectTimeout: patience });
+    expect((await within(short, "the 504")).status).toBe(504);
+    await until(() => upstream.connections.length === 2, "the second connection");
+    for (const connection of upstream.connections) connection.send(settings);
+    const response = await within(long, "the response");
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
+  });
+
+  test("`connectTimeout` begins once, and not again when the socket is connected", async () => {
+    const [upstream, url] = await raw();
+    upstream.settings = undefined;
+    const connectTimeout = 3000;
+    let again: Promise<string> | undefined;
+    const spy = vi.spyOn(dns, "lookup").mockImplementation(((
+      _name: string,
+      _options: object,
+      found: (error: null, addresses: object[]) => void,
+    ) => {
+      setTimeout(() => {
+        again = pause(connectTimeout).then(() => "the limit has begun again");
+        found(null, [{ address: "127.0.0.1", family: 4 }]);
+      }, connectTimeout / 2);
+    }) as never);
+    closing.push(() => spy.mockRestore());
+    const proxy = proxyTo(`http://slow.test:${new URL(url).port}`, { connectTimeout });
+    const asked = proxy.fetch(get()).then((response) => response.text());
+    await until(() => again !== undefined, "the lookup");
+    const first = await Promise.race([asked, again]);
+    expect(first).toBe("Gateway Timeout: connection_timeout\n");
+  });
+
   test("a request whose `timeout` passes before SETTINGS leaves the connection usable for other requests", async () => {
     const [upstream, url] = await raw();
     const settings = upstream.settings as Buffer;
@@ -743,6 +786,18 @@ describe("connections", () => {
     expect(responses.map(({ status }) => status)).toEqual([504, 504]);
     await until(() => upstream.connections[0]?.isClosed === true, "the connection's end");
     expect(proxy.stats()?.timedOut).toBe(1);
+  });
+
+  test("`timeout` of the pool: a response that arrives while the event loop is blocked is read first", async () => {
+    const [upstream, url] = await raw();
+    const timeout = 2000;
+    upstream.script = (connection, id) => {
+      connection.send(wholeResponse(id));
+      // The upstream runs in this process, so this blocks the proxy as well.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, timeout + 200);
+    };
+    const response = await proxyTo(url, { timeout }).fetch(get());
+    expect([response.status, await response.text()]).toEqual([200, "whole"]);
   });
 
   test("an upload may take any number of PING frames, as gRPC's server in Go sends one for each chunk", async () => {
@@ -898,6 +953,34 @@ describe("connections", () => {
     // CANCEL (RFC 9113 §7).
     expect(connection?.resets).toEqual([[1, 8]]);
     expect(await finish(kept, release)).toEqual([200]);
+  });
+
+  test("a request listens to its client immediately if it waits for a connection, and only later if it reuses one", async () => {
+    const [upstream, url] = await raw();
+    const settings = upstream.settings as Buffer;
+    upstream.settings = undefined;
+    const transport = createTransport({ http2: true });
+    closing.push(() => transport.destroy?.());
+    const request = (): UpstreamRequest => fakeRequest({ upstream: parseTarget(url) });
+    const clients = ["leaving", "waiting", "reusing"].map(() => {
+      const client = new FakeClient();
+      client.listenAfter = patience;
+      return client;
+    }) as [FakeClient, FakeClient, FakeClient];
+    const [leaving, waiting] = clients.map((client, i) =>
+      i === 2 ? undefined : transport.send(request(), new Scope(client, 0, 0)),
+    );
+    await until(() => upstream.connections.length === 1, "the connection");
+    expect(clients.map(({ listeners }) => listeners.size)).toEqual([1, 1, 0]);
+    clients[0].leave();
+    expect(await errorOf(() => leaving)).toMatchObject({ status: 499 });
+    upstream.connections[0]?.send(settings);
+    expect(await textOf((await waiting) as UpstreamResponse)).toBe("whole");
+    const scope = new Scope(clients[2], 0, 0);
+    const reusing = transport.send(request(), scope);
+    expect(clients[2].listeners.size).toBe(0);
+    expect(await textOf(await reusing)).toBe("whole");
+    expect(upstream.connections.map(({ streams }) => streams)).toEqual([[1, 3]]);
   });
 
   test("the stream is reset when the app cancels the response body", async () => {

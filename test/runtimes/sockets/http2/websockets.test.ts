@@ -278,12 +278,17 @@ describe("the handshake", () => {
 });
 
 describe("an upstream with HTTP/2 and HTTP/1.1", () => {
-  test("WebSockets use HTTP/1.1 unless the upstream announces them, and requests use HTTP/2", async () => {
-    rfc("8441-3-announced");
-    const server = createSecureServer({ ...certificate, allowHTTP1: true });
+  /** Lets a server take WebSockets over HTTP/1.1. */
+  function takeUpgrades(server: Http2SecureServer): void {
     server.on("upgrade", (req: IncomingMessage, socket: Duplex, head: Buffer) =>
       echo.handleUpgrade(req, socket, head, (each) => echo.emit("connection", each, req)),
     );
+  }
+
+  test("WebSockets use HTTP/1.1 unless the upstream announces them, and requests use HTTP/2", async () => {
+    rfc("8441-3-announced");
+    const server = createSecureServer({ ...certificate, allowHTTP1: true });
+    takeUpgrades(server);
     const upstream = await record(server, "https");
     const { proxy, url } = await serve(upstream.url);
     for (let i = 0; i < 2; i++) expect(await sayHello(url)).toBe("hello");
@@ -296,6 +301,23 @@ describe("an upstream with HTTP/2 and HTTP/1.1", () => {
     const ended = codeOf(socket);
     await within(proxy.close(), "the end of the proxy");
     expect(await ended).toBe(1006);
+  });
+
+  test("a WebSocket over HTTP/1.1 does not wait for a free stream of the HTTP/2 connections", async () => {
+    const settings = { maxConcurrentStreams: 1 };
+    const server = createSecureServer({ ...certificate, allowHTTP1: true, settings });
+    takeUpgrades(server);
+    const upstream = await record(server, "https");
+    server.removeAllListeners("stream");
+    const streams: ServerHttp2Stream[] = [];
+    server.on("stream", (stream: ServerHttp2Stream) => void streams.push(stream));
+    const { proxy, url } = await serve(upstream.url, { maxSockets: 1 });
+    const page = proxy.fetch(new Request("http://proxy.test/"));
+    await until(() => streams.length === 1, "the request");
+    expect(await sayHello(url)).toBe("hello");
+    streams[0]?.respond({ ":status": 200 });
+    streams[0]?.end("page");
+    expect(await (await page).text()).toBe("page");
   });
 
   test("upgrades to other protocols always use HTTP/1.1", async () => {
