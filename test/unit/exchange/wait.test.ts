@@ -5,11 +5,13 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
 import { BytesBody } from "../../../src/body/bytes.ts";
+import { ResponseBody } from "../../../src/body/responsebody.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import { UnframedBody } from "../../../src/body/unframed.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
 import { holdRequests } from "../../../src/exchange/wait.ts";
 import { describeWait } from "../../../src/explain/waits.ts";
+import type { FetchLike } from "../../../src/fetch/fetchtransport.ts";
 import type { RequestEnd, WaitChange } from "../../../src/options/observationoptions.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
 import type { Exchange } from "../../../src/pipeline/exchange.ts";
@@ -26,6 +28,7 @@ import {
   type FakeIncoming,
   fakeIncoming,
   fakeResponse,
+  fakeScope,
   FakeTransport,
   type Given,
   respond,
@@ -438,6 +441,30 @@ test("a request does not wait for an upstream to which this process may not conn
   const denied = Object.assign(new Error(), { code: "EACCES" });
   expect((await setUp(failWith("connection_refused", denied)).send()).status).toBe(502);
 });
+
+test.each<[string, string, Target]>([
+  ["to the same upstream", "PUT", TARGET],
+  ["to another upstream", "POST", balance(["http://a.test", "http://b.test"])],
+])(
+  "with the option `fetch`, a body that is still arriving is sent again without a wait: %s",
+  async (_, method, target) => {
+    const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    let calls = 0;
+    const fetch: FetchLike = async (__, init) => {
+      if (++calls === 1) throw new TypeError("failed", { cause: { code: "ECONNREFUSED" } });
+      return new Response(await new Response(init.body).text());
+    };
+    const setup = setUp(answer, { fetch }, target);
+    const sent = await setup.send({ method, body: source });
+    source.push(bytes("ab"));
+    await vi.advanceTimersByTimeAsync(10);
+    source.push(bytes("cd"));
+    source.end();
+    await vi.advanceTimersByTimeAsync(10);
+    expect([sent.status, calls, await sent.response?.text()]).toEqual([200, 2, "abcd"]);
+    await expectIdle(setup, sent);
+  },
+);
 
 describe("a connection that broke", () => {
   const breakOff = failWith("connection_terminated");
