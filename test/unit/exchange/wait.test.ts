@@ -581,6 +581,41 @@ describe("several upstreams", () => {
     await expectIdle(setup);
   });
 
+  test("an attempt over `attemptTimeout` continues if more than 128 KiB of its body were sent while it waited for another upstream", async () => {
+    const target = balance(["http://a.test", "http://b.test"], { maxRequests: 1 });
+    const answers = new Map<string, () => void>();
+    const uploaded = new FakeSink();
+    const setup = setUp(
+      ({ method, body }, scope) =>
+        new Promise((resolve, fail) => {
+          answers.set(method, () => resolve(answer()));
+          scope.onAbort({ fail });
+          void body?.pipeTo(uploaded);
+        }),
+      { attemptTimeout: 500 },
+      target,
+    );
+    // A POST is not sent again, so it keeps its upstream.
+    const busy = await setup.send({ method: "POST" });
+    const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    const slow = await setup.send({ method: "PUT", body: source });
+    await vi.waitFor(() => expect(target.waiting).toBe(1));
+    source.push(new Uint8Array(131_073));
+    answers.get("POST")?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([busy.status, slow.status, target.waiting, target.active]).toEqual([
+      200,
+      undefined,
+      0,
+      1,
+    ]);
+    source.end();
+    answers.get("PUT")?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([slow.status, setup.transport.hops.length, target.active]).toEqual([200, 2, 0]);
+    await expectIdle(setup, busy, slow);
+  });
+
   test("with `anyTarget`, a request waits while no upstream can be picked, and is reported to the target only when it is sent", async () => {
     let isUp = false;
     const { choose } = balance(["http://a.test"]);
