@@ -157,11 +157,7 @@ export function compile(
     isBodyUsed,
     held,
     transport,
-    mirror: options.mirror?.copyThrough(
-      transport,
-      sendThrough(transport, inProcess),
-      options.timeout ?? defaults.timeout,
-    ),
+    mirror: options.mirror?.copyThrough(transport, sendThrough(transport, inProcess), options),
     reach: createReach(transport, hostOption),
     tracing,
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,

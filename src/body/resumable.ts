@@ -1,19 +1,12 @@
 import type { HeaderList } from "../fields/headers.ts";
 import { copyBytes, type Ownership, type Release } from "./memory.ts";
 import { PassBody } from "./pass.ts";
-import {
-  alreadyTaken,
-  type BodySource,
-  pipe,
-  type Sink,
-  type StreamOptions,
-  type WholeOptions,
-} from "./source.ts";
-import { toWebStream } from "./web.ts";
+import { alreadyTaken, type BodySource, pipe, type Sink, type WholeOptions } from "./source.ts";
 
 /**
  * A body that the next attempt can send from the beginning: a copy of each chunk is kept, up to a limit. While all bytes
- * that were read are kept, `cancel()` only makes the source wait, and the body can be taken again.
+ * that were read are kept, `cancel()` only makes the source wait, and the body can be taken again. The attempt that has taken
+ * it last gets its bytes.
  *
  *     source → write() → copies in memory → the sink of an attempt
  *                        copies in memory → the sink of the next attempt ← write() ← the rest of the source
@@ -28,6 +21,8 @@ export class ResumableBody extends PassBody implements Sink {
   #isPiped = false;
   /** The sink of the present attempt; undefined after its end. */
   #sink: Sink | undefined;
+  /** The sink of the attempt that has taken the body last, also after the end of that attempt. */
+  #lastSink: Sink | undefined;
   /** Cancels the source; set when an attempt has cancelled this body, and another attempt may still take it. */
   #cancelSource: (() => void) | undefined;
   /** The `onDrain` callback of the source while the source waits for room; otherwise undefined. */
@@ -66,10 +61,12 @@ export class ResumableBody extends PassBody implements Sink {
 
   override pipeTo(sink: Sink): void {
     const isFirst = !this.#isPiped;
-    if (this.#sink !== undefined || !(isFirst || this.isUntouched))
-      return sink.fail(alreadyTaken());
+    if (!isFirst && !this.isUntouched) return sink.fail(alreadyTaken());
     this.#isPiped = true;
-    this.#sink = sink;
+    // The web stream of a failed attempt may be cancelled only after this attempt has begun. Fail that stream, so that its
+    // cancellation no longer reaches this body.
+    this.#lastSink?.fail(alreadyTaken());
+    this.#sink = this.#lastSink = sink;
     this.#cancelSource = undefined;
     if (isFirst) pipe(this.source, this);
     else this.#resume(sink, this.#kept ?? []);
@@ -91,20 +88,10 @@ export class ResumableBody extends PassBody implements Sink {
     else sink.onDrain(() => this.#drained(sink));
   }
 
-  /** Returns a web stream with its own `Turn`, so that a late cancellation does not cancel the body of the next attempt. */
-  override stream(options?: StreamOptions): ReadableStream<Uint8Array> {
-    return toWebStream(new Turn(this), options);
-  }
-
   override cancel(reason?: unknown): void {
     this.#sink = undefined;
     if (this.#kept === undefined) this.source.cancel(reason);
     else this.#cancelSource = () => this.source.cancel(reason);
-  }
-
-  /** Cancels the body unless another sink has it by now. */
-  cancelFrom(sink: Sink | undefined, reason: unknown): void {
-    if (this.#sink === sink) this.cancel(reason);
   }
 
   // ── `Sink`: called by the source ──
@@ -161,24 +148,5 @@ export class ResumableBody extends PassBody implements Sink {
     this.#finish = finish;
     this.#sink = undefined;
     if (sink !== undefined) finish(sink);
-  }
-}
-
-/** The body behind the web stream of one attempt: `cancel` has no effect once another attempt has taken the body. */
-class Turn extends PassBody {
-  declare protected readonly source: ResumableBody;
-  #sink: Sink | undefined;
-
-  override whole(options?: WholeOptions): Uint8Array | undefined {
-    return this.source.whole(options);
-  }
-
-  override pipeTo(sink: Sink): void {
-    this.#sink = sink;
-    this.source.pipeTo(sink);
-  }
-
-  override cancel(reason?: unknown): void {
-    this.source.cancelFrom(this.#sink, reason);
   }
 }

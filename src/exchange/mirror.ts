@@ -40,9 +40,11 @@ export function mirrorTo(given: string | MirrorSettings): Mirror {
   if (target === undefined) throw badOption("mirror", "it needs a `target`");
   const filled = { target, ...fillIn(mirrorDefaults, settings) };
   return {
-    copyThrough(transport, send, timeout) {
+    copyThrough(transport, send, { timeout, bodyLimit = Infinity }) {
       assertReachable(parseTarget(target), transport);
-      const copier = new Copier(filled, send, timeout);
+      // A request whose body is over `bodyLimit` is refused, so that there is nothing to copy.
+      const maxBody = Math.min(filled.maxBody, bodyLimit);
+      const copier = new Copier({ ...filled, maxBody }, send, timeout || DEFAULT_COPY_TIMEOUT);
       return (request, waitUntil) => copier.copy(request, waitUntil);
     },
   };
@@ -54,7 +56,7 @@ export function mirrorTo(given: string | MirrorSettings): Mirror {
  */
 const MAX_COPIES = 100;
 
-/** The time in milliseconds after which a copy is aborted, if the option `timeout` sets no limit. */
+/** The time in milliseconds after which a copy is aborted, if the option `timeout` is not set, or sets no limit. */
 const DEFAULT_COPY_TIMEOUT = 60_000;
 
 /**
@@ -80,13 +82,13 @@ class Copier {
 
   /**
    * @param send sends a request through the transport
-   * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
+   * @param timeout the time in milliseconds after which a copy is aborted
    */
   constructor(settings: Required<MirrorSettings>, send: Send, timeout: number) {
     this.#settings = settings;
     this.#upstream = parseTarget(settings.target);
     this.#send = send;
-    this.#timeout = timeout || DEFAULT_COPY_TIMEOUT;
+    this.#timeout = timeout;
   }
 
   /**

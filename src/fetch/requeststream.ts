@@ -72,7 +72,8 @@ export function toRequestStream(
   length: number | undefined,
   attempt: FetchAttempt,
 ): ReadableStream<Uint8Array> {
-  const { scope, controller } = attempt;
+  const { scope } = attempt;
+  const { signal } = attempt.controller;
   const { readLeft, isPipeable, createPipe } = attempt.client;
   const stream = body.stream();
   const isKnown = readLeft === undefined || readLeft(stream) !== undefined;
@@ -80,8 +81,8 @@ export function toRequestStream(
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
     // `fetch` may reject with another error, so the scope keeps this one. After the response headers, the promise of
-    // `fetch` is settled, and cannot report the error.
-    scope.abort(error);
+    // `fetch` is settled, and cannot report the error. If the fetch was aborted, the scope may belong to the next attempt.
+    if (!signal.aborted) scope.abort(error);
     abortFetch(attempt, error);
     return error;
   };
@@ -92,7 +93,6 @@ export function toRequestStream(
     return readable;
   }
   const source = createReader(stream, createPipe !== undefined);
-  const { signal } = controller;
   // Cancel the body if the fetch is aborted, because the client cannot send its next request on the connection before
   // this body is read or cancelled.
   const stop = (): void => void cancelLater(source, signal.reason);

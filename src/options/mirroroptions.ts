@@ -3,6 +3,7 @@ import { isRecord, type Schema } from "../schema/schema.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
 import type { Transport } from "../transport/port.ts";
 import type { Send } from "../transport/scope.ts";
+import type { LimitOptions } from "./limitoptions.ts";
 
 /** Another upstream that gets copies of requests: what `mirrorTo` of `fetchway/mirror` returns. */
 export interface Mirror {
@@ -10,13 +11,13 @@ export interface Mirror {
    * Returns the function that copies the requests of one proxy. For each request, that function returns the request to send
    * in its place.
    * @param send sends a request through the transport
-   * @param timeout the time in milliseconds after which a copy is aborted; 0 for the default
+   * @param limits the options of the proxy that also limit the copies
    * @throws TypeError if the transport cannot reach the mirror
    */
   readonly copyThrough: (
     transport: Transport,
     send: Send,
-    timeout: number,
+    limits: Pick<LimitOptions, "timeout" | "bodyLimit">,
   ) => (
     request: UpstreamRequest,
     waitUntil: ((promise: Promise<unknown>) => void) | undefined,

@@ -611,7 +611,9 @@ class LeasedAttempt {
     if (!this.#lease.spendRetry()) return;
     this.#nextQuery = this.#lease.newQuery(scope);
     const another = await this.#lease.pickAnother(this.#nextQuery);
-    if (this.#isOver || another === undefined) return another?.release();
+    // During the wait for a place, more of the body may have been sent than is kept for another attempt.
+    const isLast = this.#nextAttempt(scope, "abandoned", "another") === undefined;
+    if (this.#isOver || isLast || another === undefined) return another?.release();
     this.#nextLease = another;
     scope.failAttempt(attemptTooLong(limit));
   }

@@ -5,9 +5,11 @@ import { createProxy, type NodeProxy, proxyFetch } from "../../runtimes/node.ts"
 import { mirrorTo } from "../../src/exchange/mirror.ts";
 import type { ProxyOptions } from "../../src/options/proxyoptions.ts";
 import { balance } from "../../src/upstreams/balance.ts";
+import { connect } from "../helpers/client.ts";
 import { listen } from "../helpers/serve.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { patience, until } from "../helpers/wait.ts";
+import { chunk, lastChunk } from "../helpers/wire.ts";
 
 const upstream = new Upstream();
 const mirror = new Upstream();
@@ -76,8 +78,8 @@ test("the mirror gets copies of a request without a body and of a request with a
   await mirror.call();
   const chunks = new ReadableStream({
     async start(controller) {
-      for (const chunk of ["one ", "two"]) {
-        controller.enqueue(new TextEncoder().encode(chunk));
+      for (const text of ["one ", "two"]) {
+        controller.enqueue(new TextEncoder().encode(text));
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
       controller.close();
@@ -226,6 +228,19 @@ describe("responses and failures of the mirror", () => {
     const targets = mirror.calls.map(({ target }) => target);
     expect(targets.toSorted()).toEqual(["/fits", "/fits", "/last"]);
   });
+});
+
+test("a request whose body is over `bodyLimit` is not copied", async () => {
+  const origin = await serve({ mirror: mirrorTo(mirror.url), bodyLimit: 1_000 });
+  const client = await connect(Number(new URL(origin).port));
+  ends.push(() => client.leave("RST"));
+  // One packet, so that the whole body has arrived when the request is read.
+  const head = "POST /long HTTP/1.1\r\nHost: proxy.test\r\nTransfer-Encoding: chunked\r\n\r\n";
+  client.send(head, chunk("x".repeat(1_001)), lastChunk);
+  expect((await client.readHead()).status).toBe(413);
+  expect(await post(`${origin}/fits`, "x".repeat(1_000))).toMatch(/^200 /);
+  await mirror.call();
+  expect(mirror.calls.map(({ target }) => target)).toEqual(["/fits"]);
 });
 
 test("a copy continues after the client has disconnected, and the mirror's connection is reused", async () => {

@@ -5,11 +5,13 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
 import { BytesBody } from "../../../src/body/bytes.ts";
+import { ResponseBody } from "../../../src/body/responsebody.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
 import { UnframedBody } from "../../../src/body/unframed.ts";
 import { ProxyError, type ProxyErrorCode } from "../../../src/error.ts";
 import { holdRequests } from "../../../src/exchange/wait.ts";
 import { describeWait } from "../../../src/explain/waits.ts";
+import type { FetchLike } from "../../../src/fetch/fetchtransport.ts";
 import type { RequestEnd, WaitChange } from "../../../src/options/observationoptions.ts";
 import type { ProxyOptions } from "../../../src/options/proxyoptions.ts";
 import type { Exchange } from "../../../src/pipeline/exchange.ts";
@@ -26,6 +28,7 @@ import {
   type FakeIncoming,
   fakeIncoming,
   fakeResponse,
+  fakeScope,
   FakeTransport,
   type Given,
   respond,
@@ -439,6 +442,30 @@ test("a request does not wait for an upstream to which this process may not conn
   expect((await setUp(failWith("connection_refused", denied)).send()).status).toBe(502);
 });
 
+test.each<[string, string, Target]>([
+  ["to the same upstream", "PUT", TARGET],
+  ["to another upstream", "POST", balance(["http://a.test", "http://b.test"])],
+])(
+  "with the option `fetch`, a body that is still arriving is sent again without a wait: %s",
+  async (_, method, target) => {
+    const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    let calls = 0;
+    const fetch: FetchLike = async (__, init) => {
+      if (++calls === 1) throw new TypeError("failed", { cause: { code: "ECONNREFUSED" } });
+      return new Response(await new Response(init.body).text());
+    };
+    const setup = setUp(answer, { fetch }, target);
+    const sent = await setup.send({ method, body: source });
+    source.push(bytes("ab"));
+    await vi.advanceTimersByTimeAsync(10);
+    source.push(bytes("cd"));
+    source.end();
+    await vi.advanceTimersByTimeAsync(10);
+    expect([sent.status, calls, await sent.response?.text()]).toEqual([200, 2, "abcd"]);
+    await expectIdle(setup, sent);
+  },
+);
+
 describe("a connection that broke", () => {
   const breakOff = failWith("connection_terminated");
 
@@ -552,6 +579,41 @@ describe("several upstreams", () => {
     );
     for (let i = 0; i < 5; i++) expect((await setup.send({ method: "POST" })).status).toBe(200);
     await expectIdle(setup);
+  });
+
+  test("an attempt over `attemptTimeout` continues if more than 128 KiB of its body were sent while it waited for another upstream", async () => {
+    const target = balance(["http://a.test", "http://b.test"], { maxRequests: 1 });
+    const answers = new Map<string, () => void>();
+    const uploaded = new FakeSink();
+    const setup = setUp(
+      ({ method, body }, scope) =>
+        new Promise((resolve, fail) => {
+          answers.set(method, () => resolve(answer()));
+          scope.onAbort({ fail });
+          void body?.pipeTo(uploaded);
+        }),
+      { attemptTimeout: 500 },
+      target,
+    );
+    // A POST is not sent again, so it keeps its upstream.
+    const busy = await setup.send({ method: "POST" });
+    const source = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    const slow = await setup.send({ method: "PUT", body: source });
+    await vi.waitFor(() => expect(target.waiting).toBe(1));
+    source.push(new Uint8Array(131_073));
+    answers.get("POST")?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([busy.status, slow.status, target.waiting, target.active]).toEqual([
+      200,
+      undefined,
+      0,
+      1,
+    ]);
+    source.end();
+    answers.get("PUT")?.();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([slow.status, setup.transport.hops.length, target.active]).toEqual([200, 2, 0]);
+    await expectIdle(setup, busy, slow);
   });
 
   test("with `anyTarget`, a request waits while no upstream can be picked, and is reported to the target only when it is sent", async () => {

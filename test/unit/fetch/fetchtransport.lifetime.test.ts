@@ -3,10 +3,12 @@ import { Scope } from "../../../src/transport/scope.ts";
 import { ProxyError } from "../../../src/error.ts";
 import type { FetchLike } from "../../../src/fetch/fetchtransport.ts";
 import {
+  bytes,
   errorOf,
   FakeClient,
   fakeScope,
   proxyError,
+  run,
   sendBy as send,
   streamed,
   streamOf,
@@ -85,6 +87,30 @@ describe("the scope of an exchange over `fetch`", () => {
     };
     await send(fetch, { method: "POST", body: streamOf(["a", "b"], cancelled) });
     expect(cancelled).toHaveBeenCalledExactlyOnceWith("enough");
+  });
+
+  test("an upload that an early redirect ends does not abort the request that follows the redirect", async () => {
+    let markCancelled = (): void => {};
+    const cancelled = new Promise<void>((resolve) => (markCancelled = resolve));
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(bytes("a")),
+      cancel: () => markCancelled(),
+    });
+    const fetch: FetchLike = async (_, init) => {
+      if (init.method === "POST") {
+        const reader = (init.body as ReadableStream).getReader();
+        await reader.read();
+        reader.read().catch(() => {});
+        return new Response(null, { status: 303, headers: { location: "/next" } });
+      }
+      await cancelled;
+      await new Promise((resolve) => setImmediate(resolve));
+      init.signal?.throwIfAborted();
+      return new Response("here");
+    };
+    const options = { followRedirects: true, fetch };
+    const response = await within(run({ method: "POST", body }, { options }), "the response");
+    expect([response.status, await response.text()]).toEqual([200, "here"]);
   });
 
   test("an interrupted upload is reported as the client's error, whatever error fetch throws", async () => {
