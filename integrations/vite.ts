@@ -179,6 +179,8 @@ function findMistakes(options: CreateProxyOptions, first: string): string[] {
     "target" in options ? { target } : ({} as CreateProxyOptions),
     ...Object.entries(others).map(([name, value]) => ({
       target: "http://127.0.0.1",
+      // `redirectTargets` alone is refused without `followRedirects`.
+      followRedirects: false,
       [name]: value,
     })),
   ];
