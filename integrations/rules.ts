@@ -133,7 +133,11 @@ function compileFixed(to: string, options: ProxyOptions): SendEvent {
   if (options.pathRewrite !== undefined) {
     throw badRule(to, "remove `pathRewrite`, or let the target end with `/**`");
   }
-  const { origin, pathname, search } = new URL(to);
+  const { origin, pathname, search, username, password, hash } = new URL(to);
+  if (username + password !== "") {
+    throw badRule(to, "remove the credentials, and set `headers: { authorization }` instead");
+  }
+  if (hash !== "") throw badRule(to, "remove the fragment, which is never sent");
   const fixed: ProxyOptions = {
     ...options,
     pathRewrite(path) {

@@ -201,6 +201,13 @@ test.each([
   expect(() => createRuleHandler(set).handler({ options: rule })).toThrow(message);
 });
 
+test.each([
+  ["https://user:s3cret@a.test/v1", 'bad rule "https://…@a.test/v1": remove the credentials'],
+  ["https://a.test/v1#top", 'bad rule "https://a.test/v1#top": remove the fragment'],
+])("the target %s of a rule for one URL is refused", (to, message) => {
+  expect(() => proxy.handler({ options: { to } })).toThrow(`fetchway: ${message}`);
+});
+
 test("`stripPrefix` works in a rule for all paths, and `pathRewrite` in a rule with /** in its target", async () => {
   const rule = {
     to: `${upstream.url}/v1/**`,
