@@ -124,19 +124,22 @@ test("a rule without /** in its target sends each request to the target's URL, w
   });
 });
 
-test("options of the rule take precedence over those of the handler", async () => {
+test("options of the rule take precedence over those of the handler, unless they are undefined", async () => {
   const handler = createRuleHandler({ headers: { "x-all": "1" }, xfwd: false });
   const rules = {
     "/a/**": { proxy: `${upstream.url}/**` },
     "/b/**": { proxy: { to: `${upstream.url}/**`, xfwd: true } },
+    "/c/**": { proxy: { to: `${upstream.url}/**`, xfwd: undefined } as never },
   };
   await withApp(rulesOf(rules, handler), async (origin) => {
     await targetOf(`${origin}/a/`);
     await targetOf(`${origin}/b/`);
+    await targetOf(`${origin}/c/`);
     const seen = upstream.calls.map((call) => [call.get("x-all"), call.get("x-forwarded-for")]);
     expect(seen).toEqual([
       ["1", undefined],
       ["1", "127.0.0.1"],
+      ["1", undefined],
     ]);
   });
 });
