@@ -95,7 +95,7 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
     const { pathname } = new URL(request.url);
     logger?.error(`fetchway: ${request.method} ${pathname}: ${status} ${explainError(error)}`);
   };
-  const onWait: CreateProxyOptions["onWait"] = (change) =>
+  const logWait: CreateProxyOptions["onWait"] = (change) =>
     logger?.info(`fetchway: ${describeWait(change)}`);
 
   if (!isRecord(routes)) {
@@ -103,9 +103,11 @@ export function viteProxy(routes: ViteRoutes): VitePlugin {
       'fetchway: viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',
     );
   }
-  const made = Object.entries(routes).map(([prefix, route]) =>
-    createRoute(prefix, { wait: WAIT, onWait, onError: report, ...toOptions(route) }),
-  );
+  const made = Object.entries(routes).map(([prefix, route]) => {
+    // An option that is `undefined` counts as not set.
+    const { wait = WAIT, onWait = logWait, onError = report, ...others } = toOptions(route);
+    return createRoute(prefix, { ...others, wait, onWait, onError });
+  });
   const mistakes = made.flatMap((each) => (Array.isArray(each) ? each : []));
   const sorted = made
     .flatMap((each) => (Array.isArray(each) ? [] : each))
@@ -179,6 +181,8 @@ function findMistakes(options: CreateProxyOptions, first: string): string[] {
     "target" in options ? { target } : ({} as CreateProxyOptions),
     ...Object.entries(others).map(([name, value]) => ({
       target: "http://127.0.0.1",
+      // `redirectTargets` alone is refused without `followRedirects`.
+      followRedirects: false,
       [name]: value,
     })),
   ];

@@ -9,6 +9,11 @@ export function badOption(option: string, fix: string): MisuseError {
   return new MisuseError(`fetchway: bad option \`${option}\`: ${fix}`);
 }
 
+/** Makes the error of an option that sets a `Host`, for a client that always sends the target's. */
+export function cannotSetHost(option: string, client: string): MisuseError {
+  return badOption(option, `the ${client} client cannot set Host; leave it out`);
+}
+
 /**
  * Returns a text of the user without the part that may be the credentials of a URL: everything between the scheme (without one:
  * the beginning of the text) and the last `@`. The text may be an invalid URL: that is often what the message is about.

@@ -7,7 +7,7 @@ import type { HeldRequests, holdRequests } from "./exchange/wait.ts";
 import { createFetchTransport, STANDARD } from "./fetch/fetchtransport.ts";
 import { NameSet, type HeaderList } from "./fields/headers.ts";
 import { REQUEST_ASSERTIONS, REQUEST_DROPPED } from "./fields/hopbyhop.ts";
-import { badOption, isPromise, refusePromise } from "./misuse.ts";
+import { badOption, cannotSetHost, isPromise, refusePromise } from "./misuse.ts";
 import { checkOptions } from "./options/check.ts";
 import type { Mirror } from "./options/mirroroptions.ts";
 import { defaults, type ProxyOptions } from "./options/proxyoptions.ts";
@@ -163,8 +163,7 @@ export function compile(
     log: options.onError || options.onRequestEnd || options.log === false ? undefined : log,
   };
   if (hostOption !== undefined && !transport.capabilities.host) {
-    const fix = `the ${transport.name} client cannot set Host; leave the option out`;
-    throw badOption(hostOption, fix);
+    throw cannotSetHost(hostOption, transport.name);
   }
   return plan;
 }

@@ -2,6 +2,7 @@ import { type Agent, Client, Pool } from "undici";
 import { badOption } from "../../src/misuse.ts";
 import { checkPoolOptions } from "../../src/options/poolcheck.ts";
 import { fillPoolOptions, type PoolOptions, poolSchema } from "../../src/options/pooloptions.ts";
+import { fillIn } from "../../src/schema/schema.ts";
 import { defaultMaxSockets } from "../sockets/openfiles.ts";
 import { checkSocketPath } from "../sockets/socketpath.ts";
 import { checkTlsNames } from "../sockets/tlsnames.ts";
@@ -92,9 +93,8 @@ export function fillAgentOptions(options: AgentOptions): AgentOptions {
   const defaults = toAgentOptions();
   const { connect = {} } = options;
   const filled: AgentOptions = {
-    ...defaults,
-    ...options,
-    connect: typeof connect === "function" ? connect : Object.assign(defaults.connect, connect),
+    ...fillIn<AgentOptions>(defaults, options),
+    connect: typeof connect === "function" ? connect : fillIn(defaults.connect, connect),
   };
   const ofPool = names.find((name) => Object.hasOwn(poolSchema, name) && !OF_BOTH.has(name));
   if (ofPool !== undefined) {

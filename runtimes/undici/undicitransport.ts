@@ -2,10 +2,10 @@ import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import { Agent, buildConnector, type Dispatcher, Pool } from "undici";
 import { badOption } from "../../src/misuse.ts";
-import { closeWithin } from "../../src/transport/closing.ts";
+import { closeWithin, poolClosed } from "../../src/transport/closing.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../../src/transport/message.ts";
 import { ownTransports, type Capabilities, type Transport } from "../../src/transport/port.ts";
-import type { Scope } from "../../src/transport/scope.ts";
+import { RunningExchanges, type Scope } from "../../src/transport/scope.ts";
 import type { PoolStats } from "../../src/transport/stats.ts";
 import type { AgentOptions } from "./agentoptions.ts";
 import { AgentStats, shareAgentStats } from "./agentstats.ts";
@@ -63,6 +63,7 @@ export class DispatcherTransport implements Transport {
 
 /** Sends requests through agents that the transport makes and closes itself. */
 export class UndiciTransport extends DispatcherTransport {
+  readonly running: RunningExchanges = new RunningExchanges();
   readonly #options: AgentOptions;
   readonly #stats: AgentStats;
   readonly #isOwn: boolean;
@@ -88,6 +89,12 @@ export class UndiciTransport extends DispatcherTransport {
     this.#agent = agent;
   }
 
+  override send(request: UpstreamRequest, scope: Scope): Promise<UpstreamResponse> {
+    if (this.running.admits(scope)) return super.send(request, scope);
+    scope.end();
+    return Promise.reject(poolClosed());
+  }
+
   protected override chooseUse(request: UpstreamRequest): DispatcherUse {
     const { newConnection = false, upgrade } = request;
     // With HTTP/2, only upgrades go to `#freshAgent`. A request with `newConnection` stays with `#agent`: undici itself opens
@@ -104,6 +111,7 @@ export class UndiciTransport extends DispatcherTransport {
   async close(timeout = 0): Promise<void> {
     const { tunnels } = this.#stats;
     const closing = async (): Promise<void> => {
+      await this.running.close();
       this.#isClosed = true;
       const open = this.#agents.filter(({ destroyed }) => !destroyed);
       await Promise.all(open.map((each) => each.close()));
@@ -114,6 +122,7 @@ export class UndiciTransport extends DispatcherTransport {
   }
 
   destroy(): void {
+    this.running.destroy();
     this.#isClosed = true;
     for (const each of this.#agents) each.destroyConnections();
     this.#endTunnels();

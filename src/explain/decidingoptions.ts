@@ -31,6 +31,8 @@ export interface Facts {
   readonly isTrusted: boolean;
   /** The hooks that may have changed fields, such as "onRequest". */
   readonly hooks: readonly string[];
+  /** The fields before hooks changed them, with the trace of `startTrace`, and without the cookie of the policy `sticky`. */
+  readonly unhooked: HeaderList;
 }
 
 type Reason = Pick<ExplainedField, "reason" | "option"> & {
@@ -72,8 +74,9 @@ export function explainFields(
 class ExplainedFields {
   readonly #received: ReadonlyMap<string, string>;
   readonly #sent: ReadonlyMap<string, string>;
-  /** The fields as they were before hooks changed them. */
+  /** The fields as the options in `DECIDING` make them. */
   readonly #made: ReadonlyMap<string, string>;
+  readonly #unhooked: ReadonlyMap<string, string>;
   /** For each option that is set: the fields that are made without this option. */
   readonly #without: ReadonlyMap<Deciding, ReadonlyMap<string, string>>;
   readonly #nominated: NameSet;
@@ -83,6 +86,7 @@ class ExplainedFields {
     this.#received = joinFields(received);
     this.#sent = joinFields(sent);
     this.#made = joinFields(make({}));
+    this.#unhooked = joinFields(facts.unhooked);
     const set = DECIDING.filter((name) => facts.options[name] ?? defaults[name as "xfwd"]);
     this.#without = new Map(
       set.map((name) => [name, joinFields(make({ [name]: name === "xfwd" ? false : undefined }))]),
@@ -174,14 +178,21 @@ class ExplainedFields {
 
   /** Explains a field that was changed after `make` had made it. */
   #explainLate(name: string, verb: string): Reason {
-    const { options, hooks } = this.#facts;
-    if (hooks.length > 0) return { reason: verb, option: hooks.join(" or ") };
-    if (options.startTrace === true && /^trace(?:parent|state)$/.test(name)) {
-      const reason = this.#sent.has(name) ? "starts a trace" : "has no valid traceparent";
+    const { hooks } = this.#facts;
+    const isKept = this.#sent.has(name);
+    const unhooked = this.#unhooked.get(name);
+    const isChanged = unhooked !== this.#made.get(name);
+    // `startTrace` makes another `traceparent` each time, so its values cannot be compared.
+    if (isChanged && (name === "traceparent" || (name === "tracestate" && !isKept))) {
+      const reason = isKept ? "starts a trace" : "has no valid traceparent";
       return { reason, option: "startTrace" };
     }
-    const isKept = this.#sent.has(name);
-    if (name !== "cookie") return { reason: "unknown" };
+    const isCut = name === "cookie" && isChanged && unhooked === this.#sent.get(name);
+    if (!isCut) {
+      return hooks.length > 0
+        ? { reason: verb, option: hooks.join(" or ") }
+        : { reason: "unknown" };
+    }
     return isKept
       ? {
           reason: "the client's, without the cookie that names its upstream (policy sticky)",

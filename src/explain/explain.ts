@@ -10,9 +10,10 @@ import { compile, compileRewrite, type Plan } from "../plan.ts";
 import type { ExplainedField, Explanation, Route, Runtime } from "../proxy.ts";
 import type { Incoming } from "../request/incoming.ts";
 import { toUpstreamRequest } from "../request/outgoing.ts";
+import { hasEffect } from "../request/upgrade.ts";
 import { joinTarget } from "../target/target.ts";
 import type { UpstreamRequest } from "../transport/message.ts";
-import type { Send } from "../transport/scope.ts";
+import type { Lease, Send } from "../transport/scope.ts";
 import { explainFields, type MakeFields } from "./decidingoptions.ts";
 
 /**
@@ -28,12 +29,14 @@ export async function explainRequest(
   const incoming = runtime.read(request, context, plan);
   takeUpgrade(incoming, plan);
   let captured: UpstreamRequest | undefined;
+  let lease: Lease | undefined;
   let end: RequestEnd | undefined;
   const capture: Send = async (upstreamRequest, scope) => {
     upstreamRequest.body?.cancel();
     scope.end();
     if (hasOwnClient(upstreamRequest, plan)) assertHead(upstreamRequest);
     captured = upstreamRequest;
+    ({ lease } = scope);
     return { status: 200, statusText: "", headers: [], body: null };
   };
   const explained: Plan = {
@@ -42,6 +45,7 @@ export async function explainRequest(
     options: withoutEffects(plan, (event) => void (end = event)),
     mirror: undefined,
     tracing: undefined,
+    log: undefined,
   };
   const response = await forward(incoming, target, explained, context, runtime.respond);
   if (captured === undefined) {
@@ -53,12 +57,14 @@ export async function explainRequest(
   const isTrusted = plan.trusts?.(incoming.address ?? address) ?? false;
   const { upstream } = captured;
   const { transport: _, fetch: __, mirror: ___, wait: ____, ...options } = plan.options;
-  const make: MakeFields = (changed) => {
-    const others = { ...options, startTrace: false, ...changed };
-    const rules = compile(others, () => plan.transport);
-    return toUpstreamRequest(incoming, upstream, "/", rules, context).headers;
+  const build = (changed: Plan["options"]): UpstreamRequest => {
+    const rules = compile({ ...options, ...changed }, () => plan.transport);
+    return toUpstreamRequest(incoming, upstream, "/", rules, context);
   };
-  const facts = { options, isTrusted, hooks };
+  const make: MakeFields = (changed) => build({ startTrace: false, ...changed }).headers;
+  const unhooked = build({});
+  lease?.cut(unhooked);
+  const facts = { options, isTrusted, hooks, unhooked: unhooked.headers };
   const { fields, dropped } = explainFields(incoming.headers, captured.headers, make, facts);
   const sent = [
     explainHost(captured, plan, hooks),
@@ -82,7 +88,7 @@ export async function explainRequest(
  */
 function takeUpgrade(incoming: Incoming, { upgrades }: Plan): void {
   const offered = getHeader(incoming.headers, "upgrade");
-  if (offered === undefined || incoming.upgrade !== undefined) return;
+  if (offered === undefined || incoming.upgrade !== undefined || !hasEffect(incoming)) return;
   Object.defineProperty(incoming, "upgrade", { value: chooseProtocol(offered, upgrades) });
 }
 

@@ -10,7 +10,7 @@ import {
   trimOws,
   type HeaderList,
 } from "../fields/headers.ts";
-import { badOption } from "../misuse.ts";
+import { badOption, cannotSetHost } from "../misuse.ts";
 import type { UpstreamRequest, UpstreamResponse } from "../transport/message.ts";
 import type { Capabilities, Transport } from "../transport/port.ts";
 import type { HandedSocket } from "../transport/tunnel.ts";
@@ -93,6 +93,10 @@ export function createFetchTransport(client: FetchClient): Transport {
     capabilities,
     handsBodiesThrough: client.handsBodiesThrough ?? false,
     async send(request, scope) {
+      if (request.host !== undefined) {
+        scope.end();
+        throw cannotSetHost("onRequest` or `interceptors", name);
+      }
       const controller = new AbortController();
       const attempt: FetchAttempt<FetchClient> = {
         client,

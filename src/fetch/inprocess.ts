@@ -137,5 +137,5 @@ function withFraming(upstreamRequest: UpstreamRequest): UpstreamRequest {
   const headers: HeaderList = [...upstreamRequest.headers, "host", host ?? upstream.host];
   const length = contentLength ?? body?.length;
   if (body !== null && length !== undefined) headers.push("content-length", String(length));
-  return { ...upstreamRequest, headers };
+  return { ...upstreamRequest, headers, host: undefined };
 }

@@ -16,7 +16,8 @@ export interface RequestDraft {
   path: string;
   /**
    * The header fields. Hop-by-hop fields are removed already, and the forwarding fields and those of the option `headers`
-   * are set. A field `host` sets the `Host` of the request to the upstream.
+   * are set. A field `host` sets the `Host` of the request to the upstream; a client that is a `fetch` cannot
+   * send it, and the call rejects.
    *
    * A field that the hook does not change is sent as the client has sent it: at its place, with its name in the same case, and
    * in as many lines. Changed fields follow at the end.

@@ -63,7 +63,7 @@ function announcesBody(length: string | undefined, coding: string | undefined): 
  * Whether the `Upgrade` of a request has an effect. It has none in HTTP/1.0, or if `Connection` does not list `Upgrade`
  * (RFC 9110 §7.8).
  */
-function hasEffect(incoming: Incoming): boolean {
+export function hasEffect(incoming: Incoming): boolean {
   // A server that can switch the connection has checked the version and `Connection` itself, and need not show them.
   if (incoming.upgrade !== undefined) return true;
   return incoming.version() === "1.1" && nominatesUpgrade(incoming.headers);

@@ -1,5 +1,5 @@
 import { badRequest, ProxyError } from "../error.ts";
-import { badOption, quoteInput } from "../misuse.ts";
+import { cannotSetHost, quoteInput } from "../misuse.ts";
 import { object, SOCKET_PATH, text, toggle } from "../schema/kinds.ts";
 import { findWrong, isRecord, type Schema } from "../schema/schema.ts";
 import { isIPAddress } from "./address.ts";
@@ -258,7 +258,7 @@ export function assertReachable(
   hostOption?: string,
 ): void {
   if (upstream.app !== undefined && hostOption !== undefined) {
-    throw badOption(hostOption, "leave it out: a target in process has the host of its `url`");
+    throw cannotSetHost(hostOption, "in-process");
   }
   const obstacle = findObstacle(upstream, transport.capabilities);
   if (obstacle !== undefined) {

@@ -116,8 +116,13 @@ test("--inspect shows no field as dropped that is sent unchanged", async () => {
   expect(text).not.toContain("not forwarded");
 });
 
-test("--inspect names the option that makes the proxy start a trace", async () => {
-  const text = await show({ target, startTrace: true }, "http://shop.example/", "tracestate: a=1");
+test.each<ReadConfig>([
+  {},
+  { heartbeat: 1000 },
+  { onRequest: ({ headers }) => headers.set("x-hook", "1") },
+])("--inspect names the option that makes the proxy start a trace, also with %j", async (more) => {
+  const config = { target, startTrace: true, ...more };
+  const text = await show(config, "http://shop.example/", "tracestate: a=1");
   expect(text).toMatch(
     /^ *traceparent: 00-[\da-f]{32}-[\da-f]{16}-01\s+startTrace: starts a trace$/m,
   );
@@ -325,7 +330,12 @@ test("the reason of each field matches what the proxy does, and without the opti
         ["Host", "a.test", ...received],
         sent,
         (changed) => send(received, { ...given, ...changed }),
-        { options: given, isTrusted: plan.trusts?.("127.0.0.1") ?? false, hooks: [] },
+        {
+          options: given,
+          isTrusted: plan.trusts?.("127.0.0.1") ?? false,
+          hooks: [],
+          unhooked: sent,
+        },
       );
       // Each field that is sent has one row, in the same order. Each field of the client that is not sent has a row as well.
       expect(explained.fields.flatMap(({ name, value }) => [name, value])).toEqual(sent);

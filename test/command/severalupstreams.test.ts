@@ -104,14 +104,16 @@ test("--inspect shows which upstream is chosen and how, and sends nothing", asyn
   expect(text).toContain(`route / → ${one}, chosen by first of ${one}, ${other}\n`);
   const least = await ask({ target: upstreams.urls });
   expect(least).toContain("chosen by least_conn of");
-  const sticky: ReadConfig = { target: upstreams.urls, balance: { policy: "sticky" } };
-  const own = "fetchway=AAAAAAAAAAAAAAAAAAAAAA";
-  expect(await ask(sticky, [`cookie: ${own}`])).toMatch(
-    /not forwarded\n[^]*cookie: fetchway=A+ +names the upstream of the client, for this proxy/,
-  );
-  expect(await ask(sticky, [`cookie: a=1; ${own}`])).toMatch(
-    /\n +cookie: a=1 +the client's, without the cookie that names its upstream/,
-  );
+  for (const more of [{}, { heartbeat: 1000 }]) {
+    const sticky: ReadConfig = { target: upstreams.urls, balance: { policy: "sticky" }, ...more };
+    const own = "fetchway=AAAAAAAAAAAAAAAAAAAAAA";
+    expect(await ask(sticky, [`cookie: ${own}`])).toMatch(
+      /not forwarded\n[^]*cookie: fetchway=A+ +names the upstream of the client, for this proxy/,
+    );
+    expect(await ask(sticky, [`cookie: a=1; ${own}`])).toMatch(
+      /\n +cookie: a=1 +the client's, without the cookie that names its upstream/,
+    );
+  }
   expect(upstreams.paths).toEqual([]);
 });
 

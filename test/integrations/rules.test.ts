@@ -124,19 +124,22 @@ test("a rule without /** in its target sends each request to the target's URL, w
   });
 });
 
-test("options of the rule take precedence over those of the handler", async () => {
+test("options of the rule take precedence over those of the handler, unless they are undefined", async () => {
   const handler = createRuleHandler({ headers: { "x-all": "1" }, xfwd: false });
   const rules = {
     "/a/**": { proxy: `${upstream.url}/**` },
     "/b/**": { proxy: { to: `${upstream.url}/**`, xfwd: true } },
+    "/c/**": { proxy: { to: `${upstream.url}/**`, xfwd: undefined } as never },
   };
   await withApp(rulesOf(rules, handler), async (origin) => {
     await targetOf(`${origin}/a/`);
     await targetOf(`${origin}/b/`);
+    await targetOf(`${origin}/c/`);
     const seen = upstream.calls.map((call) => [call.get("x-all"), call.get("x-forwarded-for")]);
     expect(seen).toEqual([
       ["1", undefined],
       ["1", "127.0.0.1"],
+      ["1", undefined],
     ]);
   });
 });
@@ -199,6 +202,13 @@ test.each([
   const message = `fetchway: bad rule "${rule.to}": remove \`${name}\``;
   expect(() => proxy.handler({ options: { ...rule, ...set } })).toThrow(message);
   expect(() => createRuleHandler(set).handler({ options: rule })).toThrow(message);
+});
+
+test.each([
+  ["https://user:s3cret@a.test/v1", 'bad rule "https://…@a.test/v1": remove the credentials'],
+  ["https://a.test/v1#top", 'bad rule "https://a.test/v1#top": remove the fragment'],
+])("the target %s of a rule for one URL is refused", (to, message) => {
+  expect(() => proxy.handler({ options: { to } })).toThrow(`fetchway: ${message}`);
 });
 
 test("`stripPrefix` works in a rule for all paths, and `pathRewrite` in a rule with /** in its target", async () => {

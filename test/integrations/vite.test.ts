@@ -388,6 +388,18 @@ describe("mistakes in the routes of the plugin", () => {
       'viteProxy "/api": `redirectTargets` does nothing without `followRedirects`; set that too',
     ],
     [
+      "one wrong option beside `redirectTargets`",
+      {
+        "/api": {
+          target: "http://a.test",
+          followRedirects: true,
+          redirectTargets: "any",
+          timeout: -1,
+        },
+      },
+      'viteProxy "/api": bad option `timeout`: use whole milliseconds, 0 for no limit',
+    ],
+    [
       "no routes",
       undefined,
       'viteProxy(routes) takes an object such as { "/api": "http://127.0.0.1:4000" }',

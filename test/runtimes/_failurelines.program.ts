@@ -4,7 +4,7 @@
  */
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { createProxy, type CreateProxyOptions, proxyFetch } from "#fetchway";
+import { createProxy, type CreateProxyOptions, ProxyError, proxyFetch } from "#fetchway";
 
 async function listen(answer: (socket: Socket) => unknown): Promise<[string, () => void]> {
   const server = createServer((socket) => {
@@ -39,6 +39,10 @@ await send({ target: dead, log: false });
 await send({ target: dead, signal: AbortSignal.abort() });
 await send({ target: cut, bodyLimit: 1 }, put);
 await proxyFetch(new Request("http://proxy.test/"), dead, { log: false });
+const refuse = () => () => Promise.reject(new ProxyError("connection_refused"));
+const explained = createProxy({ target: dead, interceptors: { attempt: [refuse] } });
+await explained.explain(new Request("http://proxy.test/"));
+await explained.close();
 const closed = createProxy({ target: dead });
 await closed.close();
 await (await closed.fetch(new Request("http://proxy.test/"))).text();

@@ -4,6 +4,7 @@ import { Agent, fetch as fetchByUndici, request as requestByUndici } from "undic
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, ProxyError, type ProxyOptions, type Transport } from "#fetchway";
 import { StreamBody } from "../../src/body/stream.ts";
+import type { Interceptor } from "../../src/transport/port.ts";
 import { startProgram } from "../helpers/program.ts";
 import { Upstream } from "../helpers/upstream.ts";
 import { within } from "../helpers/wait.ts";
@@ -55,6 +56,9 @@ const ways: Record<string, ProxyOptions> = {
   "the app's own transport": { transport: own },
 };
 
+const setHost: Interceptor = (next) => (request, scope) =>
+  next({ ...request, host: "shop.example" }, scope);
+
 describe.each(Object.entries(ways))("a proxy that sends through %s", (name, options) => {
   test("forwards requests and responses, and does not reject on network failures", async () => {
     const proxy = createProxy({ target: `${upstream.url}/base`, ...options });
@@ -81,6 +85,32 @@ describe.each(Object.entries(ways))("a proxy that sends through %s", (name, opti
     // A custom transport must convert its own errors: an error that is not a ProxyError counts as an internal error.
     expect(failed.status).toBe(name.includes("own") ? 500 : 502);
     expect(failed.headers.get("proxy-status")).toMatch(/^fetchway; error=/);
+  });
+
+  test.each<[what: string, hooks: ProxyOptions]>([
+    ["onRequest", { onRequest: ({ headers }) => headers.set("host", "shop.example") }],
+    ["an interceptor", { interceptors: { request: [setHost] } }],
+  ])("sends the Host that %s sets, or refuses it if it is a fetch", async (_, hooks) => {
+    const proxy = createProxy({ target: upstream.url, ...options, ...hooks });
+    const cancelled = Promise.withResolvers<void>();
+    const isSent = name.includes("own");
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(new Uint8Array(1));
+        if (isSent) controller.close();
+      },
+      cancel: () => cancelled.resolve(),
+    });
+    const init = { method: "POST", body, duplex: "half" } as RequestInit;
+    const asked = proxy.fetch(new Request("http://proxy.test/", init));
+    if (isSent) {
+      expect((await asked).status).toBe(200);
+      expect(upstream.calls[0]?.all("host")).toEqual(["shop.example"]);
+      return;
+    }
+    await expect(asked).rejects.toThrow(/`onRequest` or `interceptors`: .* cannot set Host; leave/);
+    expect(upstream.calls).toEqual([]);
+    await within(cancelled.promise, "the end of the body");
   });
 
   test("closes the upstream request when the client disconnects", async () => {

@@ -146,6 +146,13 @@ test("`explain` explains an upgrade as if a server had handed it over", async ()
   expect(linesOf(fields)).toContain("Upgrade: websocket | tunnelled (upgrades, RFC 9110 §7.8)");
 });
 
+test("`explain` shows an Upgrade that Connection does not name as dropped", async () => {
+  const headers = { upgrade: "websocket" };
+  const { fields, dropped } = await explain({}, new Request("http://shop.example/", { headers }));
+  expect(linesOf(fields).filter((line) => line.startsWith("Upgrade"))).toEqual([]);
+  expect(dropped.map(({ name }) => name)).toEqual(["upgrade"]);
+});
+
 test("`explain` picks one of several upstreams, and does not count the request there", async () => {
   const target = balance([TARGET, "http://127.0.0.1:2"]);
   const proxy = createProxy({ target });

@@ -35,7 +35,7 @@ describe("the transport of a plan", () => {
     ] as const) {
       expect(() => compile(options, () => transport)).toThrow(TypeError);
       expect(() => compile(options, () => transport)).toThrow(
-        `fetchway: bad option \`${name}\`: the fake client cannot set Host; leave the option out`,
+        `fetchway: bad option \`${name}\`: the fake client cannot set Host; leave it out`,
       );
     }
   });

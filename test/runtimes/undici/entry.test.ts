@@ -16,6 +16,7 @@ import { describe, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import * as ofNode from "../../../runtimes/node.ts";
 import * as entry from "../../../runtimes/undici.ts";
+import { fillAgentOptions } from "../../../runtimes/undici/agentoptions.ts";
 import { SocketTunnel } from "../../../runtimes/undici/sockettunnel.ts";
 import { poolSchema, type PoolOptions } from "../../../src/options/pooloptions.ts";
 import { balance } from "../../../src/upstreams/balance.ts";
@@ -268,6 +269,11 @@ describe("the options of an agent of undici", () => {
     expect(answers).toEqual(Array(5).fill("200 "));
     expect(upstream.links).toHaveLength(1);
     expect(upstream.calls[0]?.get("connection")).toBe("keep-alive");
+  });
+
+  test("an option that is undefined has its default", () => {
+    const unset = { connections: undefined, keepAliveTimeout: undefined } as never;
+    expect(fillAgentOptions(unset)).toEqual(fillAgentOptions({}));
   });
 
   test("the option `connect` can replace the function that opens connections", async () => {

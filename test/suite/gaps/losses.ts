@@ -352,7 +352,7 @@ export const losses: Readonly<Record<string, readonly Loss[]>> = {
   "Requests and options that do not work": [
     ["a WebSocket handshake is answered with 501: fetch opens no WebSocket", [FETCH, carried]],
     [
-      "`host` and `changeOrigin: false` are refused: fetch cannot set Host",
+      "`host`, `changeOrigin: false` and a Host of a hook are refused: fetch cannot set Host",
       [
         EVERY_FETCH,
         [

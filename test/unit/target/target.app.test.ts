@@ -70,7 +70,7 @@ describe("assertReachable", () => {
       expect(() => assertReachable(app, client)).not.toThrow();
       expect(() => assertReachable(app, client, option)).toThrow(TypeError);
       expect(() => assertReachable(app, client, option)).toThrow(
-        `bad option \`${option}\`: leave it out: a target in process has the host of its \`url\``,
+        `bad option \`${option}\`: the in-process client cannot set Host; leave it out`,
       );
       expect(() => assertReachable(parseTarget(TARGET), client, option)).not.toThrow();
     },
