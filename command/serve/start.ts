@@ -55,6 +55,8 @@ export async function start(
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
   const secret = worker?.begin.secret ?? makeSecret();
+  /** Where the server listens. A reload does not change that, even if the config file names another port or host. */
+  let listening: Pick<Settings["server"], "host" | "port"> | undefined = worker?.given;
   const compose: Compose = (file, onDoubt) => {
     const name = nameAsWritten(given.server, file);
     const tls = readTrust({ ...file.server, ...given.server }, name, onDoubt);
@@ -63,7 +65,8 @@ export async function start(
     // The demo upstream gets the requests that no route matches.
     const isDemo = demo !== undefined && !takesAll(composed);
     const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
-    refuseOwnAddress(full);
+    listening ??= full.server;
+    for (const address of [listening, full.server]) refuseOwnAddress(address, full.routes);
     return fillCookies(full, secret);
   };
   const onDoubt = (doubt: string): void => void doubts.push(doubt);
