@@ -775,6 +775,22 @@ test("a worker's silence counts only while the parent's event loop runs on time"
   heartbeat.forget("busy");
 });
 
+test("even with a short --worker-timeout, a heartbeat may come just after a check", () => {
+  const silent: string[] = [];
+  const heartbeat = new Heartbeat<string>(100, (key) => silent.push(key));
+  heartbeat.beat("hung");
+  heartbeat.beat("late");
+  let now = performance.now();
+  const look = (): void => heartbeat.check((now += 1000));
+  look();
+  look();
+  expect(silent).toEqual([]);
+  heartbeat.beat("late");
+  look();
+  expect(silent).toEqual(["hung"]);
+  heartbeat.forget("late");
+});
+
 test("a port that is in use ends the command with one error", async () => {
   const other = createServer();
   const port = await listen(other);
