@@ -84,13 +84,13 @@ export async function start(
   const isInspection = given.line.inspect !== undefined;
   const isJson = server.log === "json" && !isInspection;
   if (isJson) useJsonMessages();
-  // Each worker reads the same flags and file as the parent, which has warned already.
+  // The parent prints the warnings of its workers.
   if (worker === undefined) for (const doubt of doubts) printWarning(doubt);
   if (isInspection) return printInspection(given.line, settings, nameOption);
 
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
-    return startWorkers(settings, path, demo, secret, nameOption);
+    return startWorkers(settings, path, demo, secret, nameOption, doubts);
   }
   const observers = new Observers(server);
   const openRecording = await observers.record(server, worker?.addEntry);
@@ -122,7 +122,7 @@ export async function start(
       path === undefined
         ? undefined
         : async (): Promise<void> => router.update(compose(await readConfig(path)).routes);
-    return worker.serve({ front, router, observers, server, configured, reload });
+    return worker.serve({ front, router, observers, server, configured, doubts, reload });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);

@@ -74,6 +74,8 @@ export type WorkerMessage =
       readonly redirect: string | undefined;
       /** The options of the server as texts, by name. */
       readonly server: Readonly<Record<string, string>>;
+      /** The warnings about the flags and the config file. */
+      readonly doubts: readonly string[];
     }
   | { readonly type: "report"; readonly report: WorkerReport }
   /** An entry of the recording, as JSON. */

@@ -192,19 +192,18 @@ export class Supervisor {
    * Replaces the workers one after another: an old worker retires when the new one serves. If a new worker does not start,
    * the remaining old workers are kept.
    * @param why the reason, for the notice
-   * @returns the options of the server that the new workers have; undefined if a new worker did not start, or if the command
-   * stops
+   * @returns the message of a new worker; undefined if a new worker did not start, or if the command stops
    */
-  replace(why: string): Promise<Readonly<Record<string, string>> | undefined> {
+  replace(why: string): Promise<Ready | undefined> {
     const replaced = this.#last.then(async () => {
-      let server: Readonly<Record<string, string>> | undefined;
+      let ready: Ready | undefined;
       let count = 0;
       const closed: Promise<void>[] = [];
       for (const place of this.#places) {
         if (this.#isStopping) return undefined;
         const old = place.member;
         try {
-          ({ server } = await this.#fill(place));
+          ready = await this.#fill(place);
         } catch (error) {
           const { reason } = error as WorkerFailure;
           const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
@@ -218,7 +217,7 @@ export class Supervisor {
       }
       await within(Promise.all(closed), CLOSE_TIMEOUT);
       printNotice(`${count} workers have been replaced: ${why}`);
-      return server;
+      return ready;
     });
     this.#last = replaced;
     return replaced;

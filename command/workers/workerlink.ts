@@ -27,6 +27,8 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file set them, which the parent compares with its own. */
   readonly configured: ServerSettings;
+  /** The warnings about the flags and the config file. */
+  readonly doubts: readonly string[];
   /** Reads the config file again, and applies its routes; undefined without a file. */
   readonly reload: (() => Promise<void>) | undefined;
 }
@@ -126,9 +128,10 @@ export class WorkerLink {
   serve(serving: Serving): void {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
-    const { front, server } = serving;
+    const { front, server, doubts } = serving;
     const { address, redirect } = front;
-    void this.#send({ type: "ready", address, redirect, server: toTexts(serving.configured) });
+    const configured = toTexts(serving.configured);
+    void this.#send({ type: "ready", address, redirect, server: configured, doubts });
     setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();

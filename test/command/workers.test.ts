@@ -560,6 +560,19 @@ describe("a config file", () => {
       ]);
   });
 
+  test("causes one warning about a doubtful value, also if it gets the value later", async () => {
+    const doubt = (option: string): string => `${option}: 10 is 10 ms; for seconds write "10s"`;
+    const file = write("doubt.mjs", "1", "idleTimeout: 10");
+    const { proxy } = await startWorkers(`--config ${file} --log off`);
+    write("doubt.mjs", "2", "idleTimeout: 10, timeout: 10");
+    await proxy.warns(/ timeout: 10 is 10 ms/);
+    expect(proxy.stderr.split("\n")).toEqual([
+      `fetchway: doubt.mjs: ${doubt("idleTimeout")}`,
+      `fetchway: doubt.mjs: ${doubt("timeout")}`,
+      "",
+    ]);
+  });
+
   test("a change of its `stopTimeout` applies to no worker before a restart of the command", async () => {
     let running = 0;
     upstream.handler = (_, res) => res.write(`${++running}`);
