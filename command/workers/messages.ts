@@ -30,6 +30,8 @@ export interface Begin {
   readonly secret: string;
   /** The file of the recording, which the parent writes; undefined for no recording. */
   readonly record: string | undefined;
+  /** The address of the status page, which the parent serves; undefined for no status page. */
+  readonly admin: number | string | undefined;
 }
 
 /** A message to a worker. */

@@ -70,7 +70,17 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor(
-    { port, host, stopTimeout, count, log, demo, secret, record: server.record },
+    {
+      port,
+      host,
+      stopTimeout,
+      count,
+      log,
+      demo,
+      secret,
+      record: server.record,
+      admin: server.admin,
+    },
     server.workerTimeout,
   );
   const { poolStats, clientStats, usage } = supervisor.totals;

@@ -113,9 +113,16 @@ export class WorkerLink {
    * The server options that the parent decides. They override the config file, which may have changed since the parent read
    * it.
    */
-  get given(): Pick<ServerSettings, "port" | "host" | "stopTimeout" | "log" | "record"> {
-    const { port, host, stopTimeout, log, record } = this.begin;
-    return { port, host, stopTimeout, log, ...(record !== undefined && { record }) };
+  get given(): Pick<ServerSettings, "port" | "host" | "stopTimeout" | "log" | "record" | "admin"> {
+    const { port, host, stopTimeout, log, record, admin } = this.begin;
+    return {
+      port,
+      host,
+      stopTimeout,
+      log,
+      ...(record !== undefined && { record }),
+      ...(admin !== undefined && { admin }),
+    };
   }
 
   /** Sends an entry of the recording to the parent, which writes the file. */

@@ -589,6 +589,20 @@ describe("a config file", () => {
     expect(proxy.stderr).not.toContain("killed");
   });
 
+  test("a change of its `admin` does not stop the counts on the status page", async () => {
+    upstream.handler = (_, res) => res.end("whole");
+    const file = write("admin.mjs", "1", "server: { workers: 2, port: 0, admin: 0 }");
+    const proxy = command(`--config ${file} --log off`);
+    const origin = await proxy.origin();
+    const [, admin = ""] = await proxy.says(/status page: (\S+)\//);
+    write("admin.mjs", "2", "server: { workers: 2, port: 0 }");
+    await proxy.warns(/server\.admin has changed: restart the command for that\n/);
+    expect(await ask(origin)).toBe("200 whole close");
+    const countRequests = async (): Promise<number> =>
+      ((await (await fetch(`${admin}/stats`)).json()) as Shown).total.requests;
+    await expect.poll(countRequests, limit).toBe(1);
+  });
+
   test("can set the number of workers", async () => {
     upstream.handler = (_, res) => res.end("whole");
     const file = write("count.mjs", "1", 'server: { workers: 2, port: 0, log: "off" }');
