@@ -92,7 +92,7 @@ export async function start(
     const { startWorkers } = await import("../workers/startworkers.ts");
     return startWorkers(settings, path, demo, secret, nameOption, doubts);
   }
-  const observers = new Observers(server);
+  const observers = new Observers(server, worker?.begin.colours);
   const openRecording = await observers.record(server, worker?.addEntry);
   const isOnSocket = readSocketPath(server.host) !== undefined;
   const router = new Router(

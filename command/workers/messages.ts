@@ -6,6 +6,7 @@
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
+import type { Colours } from "../log/lineforms.ts";
 import type { LogForm } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import type { MetricsReport } from "../status/metrics.ts";
@@ -24,6 +25,8 @@ export interface Begin {
   readonly count: number;
   /** The form of the log. With `--log auto`, it depends on the stdout of the parent. */
   readonly log: LogForm;
+  /** Whether the two streams of the parent, to which it passes on the output of the worker, show colours. */
+  readonly colours: Colours;
   /** The origin of the demo upstream, which runs in the parent; undefined without `--demo`. */
   readonly demo: string | undefined;
   /** The secret for the sticky cookies of routes that configure none. */

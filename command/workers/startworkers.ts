@@ -6,6 +6,7 @@ import type { NameServerOption, Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
+import { coloursOf } from "../log/lineforms.ts";
 import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
 import { renderBanner, renderFewFiles, renderHint } from "../serve/banner.ts";
@@ -76,6 +77,7 @@ export async function startWorkers(
       stopTimeout,
       count,
       log,
+      colours: coloursOf(process.stdout, process.stderr),
       demo,
       secret,
       record: server.record,

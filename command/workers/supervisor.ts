@@ -351,19 +351,10 @@ export class Supervisor {
 
   #fork(): Worker {
     try {
-      return cluster.fork(this.#env());
+      return cluster.fork({ [WORKER_MARK]: "1" });
     } catch (error) {
       throw new WorkerFailure(1, `it cannot be forked: ${(error as Error).message}`);
     }
-  }
-
-  /**
-   * Returns the variables that a worker gets in addition to the parent's environment. The worker's stdout is a pipe, so
-   * `FORCE_COLOR` makes it colour its output if the stdout of the parent is a terminal.
-   */
-  #env(): Record<string, string> {
-    const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
-    return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
   }
 
   #note(member: WorkerProcess, message: WorkerMessage): void {
