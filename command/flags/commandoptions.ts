@@ -75,7 +75,7 @@ export interface ListenOptions {
   /**
    * Milliseconds without a heartbeat after which a worker counts as hung: another worker takes its place, and the hung one is
    * killed if it does not recover within `stopTimeout` plus 3 seconds. With `0`, no worker is replaced for this reason, so
-   * that a debugger can pause a worker.
+   * that a debugger can pause a worker. Any other value below 2000 counts as 2000.
    *
    * A hook that computes for longer than this without a pause blocks all requests of its worker, so the worker is replaced.
    * @default 10000

@@ -64,10 +64,9 @@ export const clockTime: (time: number) => string = everySecond(
 
 // ── pretty ──
 
-type Format = Parameters<typeof styleText>[0];
 type Paint = (text: string) => string;
 
-/** The colours of a stream. Each returns its text unchanged if the stream does not show colours (`mayColour`). */
+/** Functions that colour a text for a stream. Each returns its text unchanged if the stream does not show colours. */
 export interface Palette {
   readonly dim: Paint;
   readonly bold: Paint;
@@ -77,37 +76,41 @@ export interface Palette {
   readonly red: Paint;
 }
 
-function findStyleCodes(format: Format, stream: NodeJS.WritableStream): string[] {
+/** Whether the two streams of the output show colours. */
+export interface Colours {
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+}
+
+type Stream = NodeJS.WritableStream & { readonly isTTY?: boolean };
+
+/** Returns which streams show colours: terminals, unless an environment variable such as `NO_COLOR` decides otherwise. */
+export function coloursOf(stdout: Stream, stderr: Stream): Colours {
+  return { stdout: showsColours(stdout), stderr: showsColours(stderr) };
+}
+
+function showsColours(stream: Stream): boolean {
   try {
-    return styleText(format, "|", { stream }).split("|");
+    if (styleText("bold", "|", { stream }) === "|") return false;
   } catch {
     // On a terminal, `styleText` reads several environment variables, which Deno may not permit.
-    return [];
+    return false;
   }
-}
-
-/** Whether a stream shows colours. `util.styleText` of Node 22.12 and older does not check that. */
-function mayColour({ isTTY = false }: NodeJS.WritableStream & { isTTY?: boolean }): boolean {
+  // `util.styleText` of Node 22.12 and older does not check the stream.
   const { FORCE_COLOR, NO_COLOR } = process.env;
-  return FORCE_COLOR !== undefined || (isTTY && NO_COLOR === undefined);
+  return FORCE_COLOR !== undefined || (stream.isTTY === true && NO_COLOR === undefined);
 }
 
-/**
- * Makes the colours of a stream. `util.styleText` is called only once for each colour, because a call takes longer than
- * rendering the rest of a line.
- */
-export function createPalette(stream: NodeJS.WritableStream): Palette {
-  const painter = (format: Format): Paint => {
-    const [open = "", close = ""] = findStyleCodes(format, stream);
-    return open === "" || !mayColour(stream) ? (text) => text : (text) => open + text + close;
-  };
+export function createPalette(isColoured: boolean): Palette {
+  const painter = (open: number, close: number): Paint =>
+    isColoured ? (text) => `\u001b[${open}m${text}\u001b[${close}m` : (text) => text;
   return {
-    dim: painter("gray"),
-    bold: painter("bold"),
-    green: painter("green"),
-    cyan: painter("cyan"),
-    yellow: painter("yellow"),
-    red: painter("red"),
+    dim: painter(90, 39),
+    bold: painter(1, 22),
+    green: painter(32, 39),
+    cyan: painter(36, 39),
+    yellow: painter(33, 39),
+    red: painter(31, 39),
   };
 }
 

@@ -1,4 +1,3 @@
-import process from "node:process";
 import type { Writable } from "node:stream";
 import { type RequestEnd, ProxyError, type WaitChange } from "#fetchway";
 import { describeWait, escapeControls, renderDiagnosis } from "#fetchway/errors";
@@ -9,9 +8,12 @@ import { renderJson } from "./escape.ts";
 import { type FailedRequest, FailureLog, kindOfFailure, type Repetition } from "./failurelog.ts";
 import {
   clockTime,
+  type Colours,
+  coloursOf,
   createPalette,
   createPrettyForm,
   type LineForm,
+  type Palette,
   renderCombined,
   renderCommon,
   renderDuration,
@@ -56,7 +58,12 @@ export class RequestLog {
   /** Called at the end of each request; undefined for the form `off`, so that nothing is measured for the log. */
   readonly onRequestEnd: ((end: RequestEnd) => void) | undefined;
 
-  constructor(form: LogForm, stdout: Stream = process.stdout, stderr: Stream = process.stderr) {
+  constructor(
+    form: LogForm,
+    stdout: Stream,
+    stderr: Stream,
+    colours: Colours = coloursOf(stdout, stderr),
+  ) {
     this.#form = form;
     const isJson = form === "json";
     const renderDropped = (count: number): string =>
@@ -65,20 +72,21 @@ export class RequestLog {
     this.#lines = new LineWriter(stdout, renderDropped, (text) =>
       this.#errors.write(renderMessage("error", text, isJson)),
     );
-    const forms = createFailureForms(form, stderr);
+    const palette = createPalette(colours.stderr);
+    const forms = createFailureForms(form, palette);
     this.#failures = new FailureLog(
       (failed) => this.#errors.write(forms.render(failed)),
       (repetition) => this.#errors.write(forms.renderSum(repetition)),
       kindOfFailure,
     );
-    const renderChange = createChangeForm(form, stderr);
+    const renderChange = createChangeForm(form, palette);
     const changes = isJson ? this.#lines : this.#errors;
     this.#changes = new FailureLog(
       (change) => changes.write(renderChange(change)),
       ({ last, count }) => changes.write(renderChange({ ...last, time: Date.now() }, count)),
       (change) => `${nameOf(change)} ${change.state}`,
     );
-    const render = createLineForm(form, stdout);
+    const render = createLineForm(form, createPalette(colours.stdout));
     this.onRequestEnd = render && ((end) => this.#write(end, render));
   }
 
@@ -140,10 +148,10 @@ export class RequestLog {
   }
 }
 
-function createLineForm(form: LogForm, stdout: Stream): LineForm | undefined {
+function createLineForm(form: LogForm, palette: Palette): LineForm | undefined {
   switch (form) {
     case "pretty":
-      return createPrettyForm(createPalette(stdout));
+      return createPrettyForm(palette);
     case "common":
       return renderCommon;
     case "combined":
@@ -160,8 +168,7 @@ interface FailureForms {
   readonly renderSum: (repetition: Repetition<FailedRequest>) => string;
 }
 
-function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
-  const { dim, red, bold } = createPalette(stderr);
+function createFailureForms(form: LogForm, { dim, red, bold }: Palette): FailureForms {
   const renderTime = form === "pretty" ? clockTime : toIsoTime;
   return {
     render({ method, path, status, failure, time, outcome }) {
@@ -181,7 +188,7 @@ function createFailureForms(form: LogForm, stderr: Stream): FailureForms {
 /** Returns a function that renders a change of an upstream, or `count` equal changes, as a line. */
 function createChangeForm(
   form: LogForm,
-  stderr: Stream,
+  { dim, red, green }: Palette,
 ): (change: TimedChange, count?: number) => string {
   if (form === "json") {
     return (change, count) => {
@@ -195,7 +202,6 @@ function createChangeForm(
       return renderJson({ time, level, upstream: nameOf(change), state, reason, ...waits, count });
     };
   }
-  const { dim, red, green } = createPalette(stderr);
   const renderTime = form === "pretty" ? clockTime : toIsoTime;
   return (change, count) => {
     const more = count === undefined ? "" : ` … ${count} ${count === 1 ? "time" : "times"} more:`;

@@ -88,11 +88,6 @@ function readAuthorities(path: string, name: string): string[] {
   });
 }
 
-/** Returns the warning about the option `insecure`. */
-export function warnOfInsecure(nameOption: NameServerOption): string {
-  return `${nameOption("insecure")} accepts any certificate of an upstream: others on the network can read and change everything`;
-}
-
 /**
  * Returns the TLS options for connections to upstreams.
  * @param onDoubt called with a warning if they are not safe
@@ -104,7 +99,10 @@ export function readTrust(
   onDoubt: (warning: string) => void = () => {},
 ): TlsOptions | undefined {
   if (insecure === true) {
-    onDoubt(warnOfInsecure(nameOption));
+    const name = nameOption("insecure");
+    onDoubt(
+      `${name} accepts any certificate of an upstream: others on the network can read and change everything`,
+    );
     return { rejectUnauthorized: false };
   }
   return ca === undefined ? undefined : { ca: readAuthorities(ca, nameOption("ca")) };

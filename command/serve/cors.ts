@@ -4,6 +4,7 @@
  */
 import { quoteInput, type Kind } from "#fetchway/options";
 import { TOKEN } from "#fetchway/requests";
+import { toMutable } from "./mutableresponse.ts";
 
 /** Origins as browsers send them in `Origin`: in lower case, without a default port, and without a path. */
 export const origins: Kind<readonly string[]> = {
@@ -68,11 +69,12 @@ export function addCors<RequestType extends Request>(
     if (origin !== undefined && isPreflight(request)) {
       return new Response(null, { status: 204, headers: preflightFields(request, origin) });
     }
-    const response = await answer(request);
+    const answered = await answer(request);
     // No page can read the response to a WebSocket handshake, and the runtime needs its own response object back.
-    if (response.status === 101) return response;
+    if (answered.status === 101) return answered;
+    if (answered.headers.has("access-control-allow-origin")) return answered;
+    const response = toMutable(answered);
     const { headers } = response;
-    if (headers.has("access-control-allow-origin")) return response;
     // The response varies by `Origin` even if the origin is not allowed: a cache must not reuse that response for an allowed
     // origin.
     if (allowed !== undefined) headers.append("vary", "Origin");

@@ -34,6 +34,7 @@ import {
   reopenListeners,
 } from "./listeners.ts";
 import { nearHost, openOn, suggestHosts } from "./loopback.ts";
+import { toMutable } from "./mutableresponse.ts";
 import { endPollingFor } from "./pollend.ts";
 import { loadServe } from "./permission.ts";
 import { acceptHttp2 } from "./priorknowledge.ts";
@@ -206,8 +207,10 @@ async function openFront(
     });
   };
   async function answerLast(request: ServerRequest): Promise<Response> {
-    const response = await answer(request);
-    if (response.status !== 101) response.headers.set("connection", "close");
+    const answered = await answer(request);
+    if (answered.status === 101) return answered;
+    const response = toMutable(answered);
+    response.headers.set("connection", "close");
     return response;
   }
 

@@ -7,6 +7,7 @@ import { VERSION } from "../flags/ownpackage.ts";
 import { isTargetList, type RouteOptions } from "../flags/severalupstreams.ts";
 import type { ClientStats } from "../limits/clientconnections.ts";
 import { correctEnd } from "../limits/ownanswers.ts";
+import type { Colours } from "../log/lineforms.ts";
 import { printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm, RequestLog } from "../log/requestlog.ts";
 import type { HarFile } from "../record/harfile.ts";
@@ -28,8 +29,10 @@ export class Observers {
   #readiness: Readiness = "starting";
   #recorder: Recorder | undefined;
 
-  constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">) {
-    this.#log = new RequestLog(log === "auto" ? chooseLogForm(process.stdout) : log);
+  /** @param colours whether the output shows colours; by default, that depends on the streams of this process */
+  constructor({ log, admin }: Pick<ServerSettings, "log" | "admin">, colours?: Colours) {
+    const form = log === "auto" ? chooseLogForm(process.stdout) : log;
+    this.#log = new RequestLog(form, process.stdout, process.stderr, colours);
     this.#admin = admin === undefined ? undefined : parseAdminAddress(admin);
     if (this.#admin !== undefined) this.#metrics = createMetrics(() => this.#poolStats());
     const own = [

@@ -14,13 +14,16 @@ const LEADING: Readonly<Record<string, RegExp>> = {
   "::": /^(?:127\..*|0\.0\.0\.0|::1?|localhost)$/,
 };
 
+/** The port on which the server listens, and an address, a host name, or `unix:/path`. */
+type ServerAddress = Pick<Settings["server"], "host" | "port">;
+
 /**
  * Refuses routes to the server itself. It looks up no names. Of all names, only `localhost` and the value of `host` mean this
  * machine. A route to any other name is allowed, even with the same port: in a container, such a name usually leads to another
  * machine.
  * @throws UsageError that names the target
  */
-export function refuseOwnAddress({ server, routes }: Settings): void {
+export function refuseOwnAddress(server: ServerAddress, routes: Settings["routes"]): void {
   const all = routes.flatMap(({ options }) => addressesOf(options));
   const own = all.find((address) => isOwn(address, server));
   if (own === undefined) return;
@@ -35,7 +38,7 @@ function addressesOf({ target, mirror }: RouteSettings["options"]): TargetAddres
   return [...listAddresses(target), ...(copied === undefined ? [] : listAddresses(copied))];
 }
 
-function isOwn(target: TargetAddress, { host, port }: Settings["server"]): boolean {
+function isOwn(target: TargetAddress, { host, port }: ServerAddress): boolean {
   const { origin, hostname, address = hostname, socketPath, secure } = parseTarget(target);
   if (socketPath !== undefined) return `unix:${socketPath}` === host;
   const own = Number(new URL(origin).port || (secure ? 443 : 80)) === port;

@@ -55,6 +55,8 @@ export async function start(
   const flags = { server: given.server, proxy, routes, target, ...spread };
   let demo = worker?.begin.demo;
   const secret = worker?.begin.secret ?? makeSecret();
+  /** Where the server listens. A reload does not change that, even if the config file names another port or host. */
+  let listening: Pick<Settings["server"], "host" | "port"> | undefined = worker?.given;
   const compose: Compose = (file, onDoubt) => {
     const name = nameAsWritten(given.server, file);
     const tls = readTrust({ ...file.server, ...given.server }, name, onDoubt);
@@ -63,7 +65,8 @@ export async function start(
     // The demo upstream gets the requests that no route matches.
     const isDemo = demo !== undefined && !takesAll(composed);
     const full = isDemo ? toSettings({ ...flags, target: demo }, file, base) : composed;
-    refuseOwnAddress(full);
+    listening ??= full.server;
+    for (const address of [listening, full.server]) refuseOwnAddress(address, full.routes);
     return fillCookies(full, secret);
   };
   const onDoubt = (doubt: string): void => void doubts.push(doubt);
@@ -81,15 +84,15 @@ export async function start(
   const isInspection = given.line.inspect !== undefined;
   const isJson = server.log === "json" && !isInspection;
   if (isJson) useJsonMessages();
-  // Each worker reads the same flags and file as the parent, which has warned already.
+  // The parent prints the warnings of its workers.
   if (worker === undefined) for (const doubt of doubts) printWarning(doubt);
   if (isInspection) return printInspection(given.line, settings, nameOption);
 
   if (worker === undefined && countWorkers(server.workers) > 1) {
     const { startWorkers } = await import("../workers/startworkers.ts");
-    return startWorkers(settings, path, demo, secret, nameOption);
+    return startWorkers(settings, path, demo, secret, nameOption, doubts);
   }
-  const observers = new Observers(server);
+  const observers = new Observers(server, worker?.begin.colours);
   const openRecording = await observers.record(server, worker?.addEntry);
   const isOnSocket = readSocketPath(server.host) !== undefined;
   const router = new Router(
@@ -119,7 +122,7 @@ export async function start(
       path === undefined
         ? undefined
         : async (): Promise<void> => router.update(compose(await readConfig(path)).routes);
-    return worker.serve({ front, router, observers, server, configured, reload });
+    return worker.serve({ front, router, observers, server, configured, doubts, reload });
   }
   observers.setListening(() => front.slow?.stats());
   printStats(router, server.stats);

@@ -26,7 +26,8 @@ export class Heartbeat<Key> {
 
   /** @param timeout milliseconds without a heartbeat after which `onSilence` is called, once for each worker; 0 for never */
   constructor(timeout: number, onSilence: (key: Key) => void) {
-    this.#limit = timeout === 0 ? Infinity : Math.ceil(timeout / BEAT_INTERVAL);
+    // A single check may come just before a heartbeat that is on time, so it takes two.
+    this.#limit = timeout === 0 ? Infinity : Math.max(2, Math.ceil(timeout / BEAT_INTERVAL));
     this.#onSilence = onSilence;
   }
 

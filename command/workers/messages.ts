@@ -6,6 +6,7 @@
  */
 import type { PoolStats } from "#fetchway";
 import type { ClientStats } from "../limits/clientconnections.ts";
+import type { Colours } from "../log/lineforms.ts";
 import type { LogForm } from "../log/requestlog.ts";
 import type { Running } from "../serve/listen.ts";
 import type { MetricsReport } from "../status/metrics.ts";
@@ -24,12 +25,16 @@ export interface Begin {
   readonly count: number;
   /** The form of the log. With `--log auto`, it depends on the stdout of the parent. */
   readonly log: LogForm;
+  /** Whether the two streams of the parent, to which it passes on the output of the worker, show colours. */
+  readonly colours: Colours;
   /** The origin of the demo upstream, which runs in the parent; undefined without `--demo`. */
   readonly demo: string | undefined;
   /** The secret for the sticky cookies of routes that configure none. */
   readonly secret: string;
   /** The file of the recording, which the parent writes; undefined for no recording. */
   readonly record: string | undefined;
+  /** The address of the status page, which the parent serves; undefined for no status page. */
+  readonly admin: number | string | undefined;
 }
 
 /** A message to a worker. */
@@ -74,6 +79,8 @@ export type WorkerMessage =
       readonly redirect: string | undefined;
       /** The options of the server as texts, by name. */
       readonly server: Readonly<Record<string, string>>;
+      /** The warnings about the flags and the config file. */
+      readonly doubts: readonly string[];
     }
   | { readonly type: "report"; readonly report: WorkerReport }
   /** An entry of the recording, as JSON. */

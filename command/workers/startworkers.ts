@@ -6,12 +6,12 @@ import type { NameServerOption, Settings } from "../config/settings.ts";
 import { describeMadeSecret } from "../config/stickycookies.ts";
 import { watchFiles } from "../config/watchfiles.ts";
 import { UsageError } from "../flags/read.ts";
+import { coloursOf } from "../log/lineforms.ts";
 import { printError, printNotice, printWarning } from "../log/ownmessages.ts";
 import { chooseLogForm } from "../log/requestlog.ts";
 import { renderBanner, renderFewFiles, renderHint } from "../serve/banner.ts";
 import {
   type CertificatePaths,
-  warnOfInsecure,
   watchCertificate,
   type WatchedCertificate,
 } from "../serve/certificate.ts";
@@ -50,6 +50,7 @@ const OF_PARENT = [
  * @param demo the origin of the demo upstream
  * @param secret the secret for the sticky cookies of routes that configure none
  * @param nameOption names the options of the server in messages
+ * @param doubts the warnings about the flags and the config file, which have been printed
  */
 export async function startWorkers(
   settings: Settings,
@@ -57,6 +58,7 @@ export async function startWorkers(
   demo: string | undefined,
   secret: string,
   nameOption: NameServerOption,
+  doubts: readonly string[],
 ): Promise<void> {
   const { server } = settings;
   const { port, host, stopTimeout } = server;
@@ -69,7 +71,18 @@ export async function startWorkers(
   const count = countWorkers(server.workers);
   const log = server.log === "auto" ? chooseLogForm(process.stdout) : server.log;
   const supervisor = new Supervisor(
-    { port, host, stopTimeout, count, log, demo, secret, record: server.record },
+    {
+      port,
+      host,
+      stopTimeout,
+      count,
+      log,
+      colours: coloursOf(process.stdout, process.stderr),
+      demo,
+      secret,
+      record: server.record,
+      admin: server.admin,
+    },
     server.workerTimeout,
   );
   const { poolStats, clientStats, usage } = supervisor.totals;
@@ -112,12 +125,10 @@ export async function startWorkers(
     if (!isListening) return;
     const next = await supervisor.replace(why);
     if (next === undefined || path === undefined) return;
-    followCertificate(next);
-    if (next["insecure"] === "true" && before["insecure"] !== "true") {
-      printWarning(warnOfInsecure((option) => `server.${option}`));
-    }
+    followCertificate(next.server);
+    for (const doubt of next.doubts) if (!doubts.includes(doubt)) printWarning(doubt);
     for (const option of OF_PARENT) {
-      if (next[option] === before[option]) continue;
+      if (next.server[option] === before[option]) continue;
       printWarning(`${basename(path)}: server.${option} has changed: restart the command for that`);
     }
   });

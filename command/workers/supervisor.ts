@@ -192,19 +192,18 @@ export class Supervisor {
    * Replaces the workers one after another: an old worker retires when the new one serves. If a new worker does not start,
    * the remaining old workers are kept.
    * @param why the reason, for the notice
-   * @returns the options of the server that the new workers have; undefined if a new worker did not start, or if the command
-   * stops
+   * @returns the message of a new worker; undefined if a new worker did not start, or if the command stops
    */
-  replace(why: string): Promise<Readonly<Record<string, string>> | undefined> {
+  replace(why: string): Promise<Ready | undefined> {
     const replaced = this.#last.then(async () => {
-      let server: Readonly<Record<string, string>> | undefined;
+      let ready: Ready | undefined;
       let count = 0;
       const closed: Promise<void>[] = [];
       for (const place of this.#places) {
         if (this.#isStopping) return undefined;
         const old = place.member;
         try {
-          ({ server } = await this.#fill(place));
+          ready = await this.#fill(place);
         } catch (error) {
           const { reason } = error as WorkerFailure;
           const which = count === 0 ? "the workers" : `${count} are new, the other workers`;
@@ -218,7 +217,7 @@ export class Supervisor {
       }
       await within(Promise.all(closed), CLOSE_TIMEOUT);
       printNotice(`${count} workers have been replaced: ${why}`);
-      return server;
+      return ready;
     });
     this.#last = replaced;
     return replaced;
@@ -352,19 +351,10 @@ export class Supervisor {
 
   #fork(): Worker {
     try {
-      return cluster.fork(this.#env());
+      return cluster.fork({ [WORKER_MARK]: "1" });
     } catch (error) {
       throw new WorkerFailure(1, `it cannot be forked: ${(error as Error).message}`);
     }
-  }
-
-  /**
-   * Returns the variables that a worker gets in addition to the parent's environment. The worker's stdout is a pipe, so
-   * `FORCE_COLOR` makes it colour its output if the stdout of the parent is a terminal.
-   */
-  #env(): Record<string, string> {
-    const isColoured = process.stdout.isTTY && process.env["NO_COLOR"] === undefined;
-    return { [WORKER_MARK]: "1", ...(isColoured && { FORCE_COLOR: "1" }) };
   }
 
   #note(member: WorkerProcess, message: WorkerMessage): void {

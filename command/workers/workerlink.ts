@@ -27,6 +27,8 @@ export interface Serving {
   readonly server: ServerSettings;
   /** The options of the server as the flags and the config file set them, which the parent compares with its own. */
   readonly configured: ServerSettings;
+  /** The warnings about the flags and the config file. */
+  readonly doubts: readonly string[];
   /** Reads the config file again, and applies its routes; undefined without a file. */
   readonly reload: (() => Promise<void>) | undefined;
 }
@@ -111,9 +113,16 @@ export class WorkerLink {
    * The server options that the parent decides. They override the config file, which may have changed since the parent read
    * it.
    */
-  get given(): Pick<ServerSettings, "port" | "host" | "stopTimeout" | "log" | "record"> {
-    const { port, host, stopTimeout, log, record } = this.begin;
-    return { port, host, stopTimeout, log, ...(record !== undefined && { record }) };
+  get given(): Pick<ServerSettings, "port" | "host" | "stopTimeout" | "log" | "record" | "admin"> {
+    const { port, host, stopTimeout, log, record, admin } = this.begin;
+    return {
+      port,
+      host,
+      stopTimeout,
+      log,
+      ...(record !== undefined && { record }),
+      ...(admin !== undefined && { admin }),
+    };
   }
 
   /** Sends an entry of the recording to the parent, which writes the file. */
@@ -126,9 +135,10 @@ export class WorkerLink {
   serve(serving: Serving): void {
     this.#serving = serving;
     process.on("SIGTERM", () => this.#obey({ type: "stop" }, serving));
-    const { front, server } = serving;
+    const { front, server, doubts } = serving;
     const { address, redirect } = front;
-    void this.#send({ type: "ready", address, redirect, server: toTexts(serving.configured) });
+    const configured = toTexts(serving.configured);
+    void this.#send({ type: "ready", address, redirect, server: configured, doubts });
     setInterval(() => void this.#send({ type: "beat" }), BEAT_INTERVAL).unref();
     if (server.admin !== undefined) {
       setInterval(() => void this.#report(serving), REPORT_INTERVAL).unref();

@@ -100,6 +100,22 @@ test("CORS fields that the upstream sets itself are not changed", async () => {
   }
 });
 
+test.each<[hook: string, answer: () => Response | Promise<Response>, body: string]>([
+  ["Response.redirect()", () => Response.redirect("https://login.example/"), ""],
+  ["fetch()", () => fetch("data:text/plain,whole"), "whole"],
+])(
+  "a response of %s, whose fields are immutable, gets the CORS fields",
+  async (_, answer, body) => {
+    const { status, headers } = await answer();
+    for (const corsOrigin of [undefined, [app]]) {
+      const response = await addCors(answer, { cors: true, corsOrigin })(ask({ origin: app }));
+      expect([response.status, await response.text()]).toEqual([status, body]);
+      expect([...response.headers]).toEqual(expect.arrayContaining([...headers]));
+      expect(response.headers.get("access-control-allow-origin")).toBe(corsOrigin?.[0] ?? "*");
+    }
+  },
+);
+
 test("the 101 response to a WebSocket handshake is returned untouched, as the same object", async () => {
   const switched = {
     status: 101,

@@ -8,6 +8,7 @@ import { escapeAsApache, renderJson } from "../../command/log/escape.ts";
 import { escapeControls } from "../../src/explain/printable.ts";
 import { FailureLog, kindOfFailure } from "../../command/log/failurelog.ts";
 import {
+  coloursOf,
   createPalette,
   createPrettyForm,
   renderCombined,
@@ -74,7 +75,7 @@ const refused = (): ProxyError => {
   });
   return new ProxyError("connection_refused", { cause });
 };
-const plain = createPalette(new SlowOutput() as never);
+const plain = createPalette(false);
 
 beforeEach(() => {
   vi.stubEnv("TZ", "America/St_Johns");
@@ -122,8 +123,10 @@ describe("a line of the log in the pretty form", () => {
     vi.stubEnv("TERM", "xterm-256color");
     for (const name of ["CI", "NO_COLOR", "FORCE_COLOR", "NODE_DISABLE_COLORS"])
       vi.stubEnv(name, undefined);
-    const line = (isTTY: boolean): string =>
-      createPrettyForm(createPalette(new SlowOutput(isTTY) as never))(endOf({ status: 503 }));
+    const line = (isTTY: boolean): string => {
+      const { stdout } = coloursOf(new SlowOutput(isTTY) as never, new SlowOutput() as never);
+      return createPrettyForm(createPalette(stdout))(endOf({ status: 503 }));
+    };
     expect(line(false)).not.toContain("\u001b");
     expect(line(true)).toContain("\u001b[31m503\u001b[39m");
     vi.stubEnv("NO_COLOR", "1");

@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import type { Settings } from "../../command/config/settings.ts";
 import type { RouteOptions } from "../../command/flags/severalupstreams.ts";
 import { refuseOwnAddress } from "../../command/serve/ownaddress.ts";
 import { findPort } from "../helpers/serve.ts";
@@ -15,8 +14,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Checks a route to a target, for a server on a host with port 3100. */
 function check(host: string, options: RouteOptions, port = 3100): void {
-  const server = { host, port } as Settings["server"];
-  refuseOwnAddress({ server, routes: [{ match: ["/"], options }] });
+  refuseOwnAddress({ host, port }, [{ match: ["/"], options }]);
 }
 
 describe("`refuseOwnAddress` refuses", () => {
@@ -88,16 +86,24 @@ test("the command refuses its own port as the target, also in a route", async ()
   ).toContain("of this proxy itself");
 });
 
-test("a reload that makes the command its own target is refused, and the routes stay", async () => {
-  const port = await findPort();
-  const path = join(folder, "config.json");
-  const write = (target: string): void =>
-    writeFileSync(path, JSON.stringify({ target, server: { port } }));
-  write("http://127.0.0.1:9");
-  const proxy = command(`--config ${path}`);
-  await proxy.origin();
-  write(`http://127.0.0.1:${port}`);
-  const refusal = /of this proxy itself.*\n.*is not applied: the routes stay as they are\n/;
-  await until(() => refusal.test(proxy.stderr), "the refusal");
-  await proxy.kill();
-});
+test.each([
+  ["keeps the port", "", "config.json is not applied: the routes stay as they are"],
+  ["names another port", "", "config.json is not applied: the routes stay as they are"],
+  ["names another port", "--workers 2", "did not start: the workers stay as they are"],
+])(
+  "a reload is refused if the file makes the command its own target and %s, and the routes stay: %s",
+  async (title, flags, result) => {
+    const port = await findPort();
+    const path = join(folder, "config.json");
+    const write = (target: string, own: number): void =>
+      writeFileSync(path, JSON.stringify({ target, server: { port: own } }));
+    write("http://127.0.0.1:9", port);
+    const proxy = command(`--config ${path} ${flags}`);
+    await proxy.origin();
+    // The command listens on the port of its start until it is restarted.
+    write(`http://127.0.0.1:${port}`, title === "keeps the port" ? port : await findPort());
+    const refusal = new RegExp(`of this proxy itself.*\n.*${result}\n`);
+    await until(() => refusal.test(proxy.stderr), "the refusal");
+    await proxy.kill();
+  },
+);

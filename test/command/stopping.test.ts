@@ -140,6 +140,27 @@ describe.each(["node", "bun", "deno"] as const)("on %s", (runtime) => {
   });
 });
 
+// On Node and Bun, the command accepts no connection after SIGTERM.
+test("on deno, the response of a hook reaches the client after SIGTERM, even if its fields are immutable", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "fetchway-"));
+  const file = join(folder, "config.mjs");
+  const hook =
+    '({ path }) => path === "/login" ? Response.redirect("https://login.example/") : undefined';
+  writeFileSync(file, `export default { onRequest: ${hook} };`);
+  const { port } = await start(`--config ${file}`, "deno");
+  const socket = await open(port);
+  proxy.child.kill("SIGTERM");
+  await proxy.says(/stopping: 1 tunnel still running/);
+  const [response] = (await once(get({ port, path: "/login", agent: false }), "response")) as [
+    IncomingMessage,
+  ];
+  await text(response);
+  expect([response.statusCode, response.headers.location]).toEqual([302, "https://login.example/"]);
+  socket.close();
+  expect(await within(proxy.exit, "the exit")).toBe(0);
+  rmSync(folder, { recursive: true });
+});
+
 test("after SIGTERM, clients that keep their connections busy lose no request", async () => {
   const { port } = await start("");
   const agent = new Agent({ keepAlive: true, maxSockets: 20 });

@@ -92,6 +92,29 @@ test("when its terminal closes, the command also stops its workers", async () =>
   expect(await isServing(origin)).toBe(false);
 });
 
+test.each([
+  ["stdout", "2>"],
+  ["stderr", ">"],
+])("with workers, %s has colours if it alone leads to the terminal", async (name, redirection) => {
+  upstream.handler = (_, res) => res.end("whole");
+  const file = join(folder, `not-${name}`);
+  const line = `unset NO_COLOR FORCE_COLOR CI; TERM=xterm-256color exec "$0" "$@" ${redirection} ${file}`;
+  const args = ["--port=0", "--workers=2", "--log=pretty", upstream.url, "--route=/dead=:1"];
+  const command = [...runs.node, "command/main.ts", ...args];
+  await using program = startInTerminal("sh", "-c", line, ...command);
+  const read = (): string => readFileSync(file, { encoding: "utf8", flag: "a+" });
+  const all = (): string => program.output() + read();
+  await until(() => listens.test(all()), "the start");
+  const [, origin = ""] = listens.exec(all()) ?? [];
+  for (const path of ["/", "/dead"]) await (await fetch(origin + path)).text();
+  await until(
+    () => [/GET.* 5 B/, /GET.* \/dead .*502/].every((each) => each.test(all())),
+    "the lines",
+  );
+  expect(program.output()).toContain("\u001b[1mGET\u001b[22m");
+  expect(read()).toContain(" GET ");
+});
+
 test("in a terminal that stays open, SIGHUP makes the command read its files again", async () => {
   await using program = start("node", `--config=${saveConfig()}`);
   const [, origin = ""] = await program.printed(listens);

@@ -560,6 +560,19 @@ describe("a config file", () => {
       ]);
   });
 
+  test("causes one warning about a doubtful value, also if it gets the value later", async () => {
+    const doubt = (option: string): string => `${option}: 10 is 10 ms; for seconds write "10s"`;
+    const file = write("doubt.mjs", "1", "idleTimeout: 10");
+    const { proxy } = await startWorkers(`--config ${file} --log off`);
+    write("doubt.mjs", "2", "idleTimeout: 10, timeout: 10");
+    await proxy.warns(/ timeout: 10 is 10 ms/);
+    expect(proxy.stderr.split("\n")).toEqual([
+      `fetchway: doubt.mjs: ${doubt("idleTimeout")}`,
+      `fetchway: doubt.mjs: ${doubt("timeout")}`,
+      "",
+    ]);
+  });
+
   test("a change of its `stopTimeout` applies to no worker before a restart of the command", async () => {
     let running = 0;
     upstream.handler = (_, res) => res.write(`${++running}`);
@@ -574,6 +587,20 @@ describe("a config file", () => {
     await answer;
     expect(proxy.stderr).toContain("stopped after 1 ms: 1 request cut off");
     expect(proxy.stderr).not.toContain("killed");
+  });
+
+  test("a change of its `admin` does not stop the counts on the status page", async () => {
+    upstream.handler = (_, res) => res.end("whole");
+    const file = write("admin.mjs", "1", "server: { workers: 2, port: 0, admin: 0 }");
+    const proxy = command(`--config ${file} --log off`);
+    const origin = await proxy.origin();
+    const [, admin = ""] = await proxy.says(/status page: (\S+)\//);
+    write("admin.mjs", "2", "server: { workers: 2, port: 0 }");
+    await proxy.warns(/server\.admin has changed: restart the command for that\n/);
+    expect(await ask(origin)).toBe("200 whole close");
+    const countRequests = async (): Promise<number> =>
+      ((await (await fetch(`${admin}/stats`)).json()) as Shown).total.requests;
+    await expect.poll(countRequests, limit).toBe(1);
   });
 
   test("can set the number of workers", async () => {
@@ -773,6 +800,22 @@ test("a worker's silence counts only while the parent's event loop runs on time"
   look(1000);
   expect(silent).toEqual(["hung"]);
   heartbeat.forget("busy");
+});
+
+test("even with a short --worker-timeout, a heartbeat may come just after a check", () => {
+  const silent: string[] = [];
+  const heartbeat = new Heartbeat<string>(100, (key) => silent.push(key));
+  heartbeat.beat("hung");
+  heartbeat.beat("late");
+  let now = performance.now();
+  const look = (): void => heartbeat.check((now += 1000));
+  look();
+  look();
+  expect(silent).toEqual([]);
+  heartbeat.beat("late");
+  look();
+  expect(silent).toEqual(["hung"]);
+  heartbeat.forget("late");
 });
 
 test("a port that is in use ends the command with one error", async () => {
