@@ -97,6 +97,35 @@ export const bodies: Record<string, Case> = {
     assertEqual(await whole.text(), "four");
   },
 
+  async "a body that stalls fails after `idleTimeout`, or when `signal` aborts, although its app ignores the abort"(
+    create,
+  ) {
+    const controller = new AbortController();
+    for (const options of [{ idleTimeout: 30 }, { signal: controller.signal }]) {
+      let cancelled = false;
+      const codes: unknown[] = [];
+      const stalling = (): Response =>
+        new Response(
+          new ReadableStream({
+            start: (out) => out.enqueue(new Uint8Array(1)),
+            cancel: () => void (cancelled = true),
+          }),
+        );
+      const proxy = create({
+        target: answering(stalling),
+        onRequestEnd: ({ error }) => void codes.push(error?.code),
+        ...options,
+      });
+      const response = await proxy.fetch(read("/"));
+      const outcome = response.text().then(String, () => "failed");
+      if (options.signal) controller.abort();
+      assertEqual(await outcome, "failed");
+      await until(() => cancelled && codes.length > 0, "the end of the exchange");
+      const code = options.signal ? "http_request_error" : "connection_read_timeout";
+      assertEqual(codes, [code]);
+    }
+  },
+
   async "a failing request body never looks complete to the app"(create) {
     const outcomes: string[] = [];
     let calls = 0;
