@@ -134,7 +134,7 @@ describe("an app in the same process", () => {
   });
 });
 
-type Code = (bytes: Uint8Array) => Buffer;
+type Code = (bytes: Uint8Array) => Uint8Array;
 
 /** For each content coding, the function that applies it and the one that undoes it. */
 const CODECS: Record<string, [encode: Code, decode: Code]> = {
@@ -151,7 +151,10 @@ describe("a response that is encoded in any way", () => {
   const codings = [...Object.keys(CODECS), "GZIP", "gzip, br"];
   const encoding = createServer((req, res) => {
     const coding = decodeURIComponent((req.url ?? "").slice(1));
-    const body = codecsOf(coding).reduce((bytes, [encode]) => encode(bytes), Buffer.from(TEXT));
+    const body = codecsOf(coding).reduce<Uint8Array>(
+      (bytes, [encode]) => encode(bytes),
+      Buffer.from(TEXT),
+    );
     res.writeHead(200, { "Content-Encoding": coding, "Content-Length": body.length }).end(body);
   });
   let origin = "";
@@ -174,11 +177,11 @@ describe("a response that is encoded in any way", () => {
       const wrong = lines.filter((line) => {
         const { kept, body } = JSON.parse(line) as { kept: string | null; body: string };
         try {
-          const decoded = (kept === null ? [] : codecsOf(kept)).reduceRight(
+          const decoded = (kept === null ? [] : codecsOf(kept)).reduceRight<Uint8Array>(
             (bytes, [, decode]) => decode(bytes),
             Buffer.from(body, "base64"),
           );
-          return decoded.toString() !== TEXT;
+          return Buffer.from(decoded).toString() !== TEXT;
         } catch {
           return true;
         }

@@ -1,7 +1,7 @@
 /** Cases about bodies to and from an app in the same process. */
 import { H3 } from "h3";
 import { Hono } from "hono";
-import type { FetchTarget } from "../../../src/index.ts";
+import type { FetchTarget, ProxyError } from "../../../src/index.ts";
 import {
   answering,
   assert,
@@ -113,7 +113,7 @@ export const bodies: Record<string, Case> = {
         );
       const proxy = create({
         target: answering(stalling),
-        onRequestEnd: ({ error }) => void codes.push(error?.code),
+        onRequestEnd: ({ error }) => void codes.push((error as ProxyError | undefined)?.code),
         ...options,
       });
       const response = await proxy.fetch(read("/"));
