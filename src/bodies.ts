@@ -338,6 +338,8 @@ async function changeResponse(
   const tooLarge = `is longer than ${maxBytes} bytes (maxBytes)`;
   if ((body.length ?? 0) > maxBytes) return settleChange(options.tooLarge, response, tooLarge);
 
+  // The trailer fields of an unchanged body are passed on as a list, from which nothing is dropped later.
+  body.restrictTrailers?.(undefined, valuesOf(headers, "connection"));
   const held = new HeldBody(body, maxBytes);
   const collected = await collectOrFail(held);
   if (collected === undefined) {

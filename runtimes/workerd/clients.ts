@@ -1,8 +1,7 @@
-import { ProxyError, unsendable } from "../../src/error.ts";
+import { ProxyError } from "../../src/error.ts";
 import type { FetchClient, FetchLike } from "../../src/fetch/fetchtransport.ts";
 import type { AppClient } from "../../src/fetch/inprocess.ts";
 import type { FetchTarget } from "../../src/target/app.ts";
-import type { UpstreamRequest } from "../../src/transport/message.ts";
 import type { Capabilities } from "../../src/transport/port.ts";
 import type { HandedSocket } from "../../src/transport/tunnel.ts";
 import { largeBodies } from "./readrequest.ts";
@@ -66,7 +65,6 @@ export function describeNativeClient(fetch: FetchLike): FetchClient {
     ...COMMON,
     name: "workerd",
     fetch,
-    prepare: assertUpperCase,
     printsFailures: true,
     rawBodies: { encodeResponseBody: "manual" },
   };
@@ -96,11 +94,6 @@ const STUB = /^\[object (?:Fetcher|DurableObject|Loopback\w+)\]$/;
  */
 function isStub(app: FetchTarget): boolean {
   return STUB.test(Object.prototype.toString.call(app));
-}
-
-/** @throws ProxyError for a method with lower-case letters, which workerd would send in upper case */
-function assertUpperCase({ method }: UpstreamRequest): void {
-  if (method !== method.toUpperCase()) throw unsendable(method);
 }
 
 /** The key of the property that `readLeft` reads; undefined before the first call, and if workerd has no such property. */
@@ -146,9 +139,8 @@ function createFixedLengthPipe(length: number): TransformStream<Uint8Array, Uint
 }
 
 /** Classifies an exception of workerd by its message, because workerd's exceptions have no codes. */
-function toWorkerdError(thrown: unknown, { method }: UpstreamRequest): ProxyError | undefined {
+function toWorkerdError(thrown: unknown): ProxyError | undefined {
   const { message = "" } = thrown as Partial<Error>;
-  if (message.startsWith("Invalid HTTP method")) return unsendable(method);
   // workerd has one message for a refused connection, a broken connection, and a response that is not HTTP.
   if (message === "Network connection lost.") {
     return new ProxyError("connection_terminated", { message, cause: thrown });

@@ -1,4 +1,5 @@
 import type { HeaderList } from "../fields/headers.ts";
+import { MisuseError } from "../misuse.ts";
 import { copyBytes } from "./memory.ts";
 import type { BodySource, Sink, StreamOptions } from "./source.ts";
 import { toWebStream } from "./web.ts";
@@ -10,8 +11,17 @@ export class BytesBody implements BodySource {
   /** The trailer fields; undefined for none. */
   readonly trailers: HeaderList | undefined;
 
-  /** Makes a body of these bytes, which must not change afterwards. */
+  /**
+   * Makes a body of these bytes, which must not change afterwards.
+   * @throws TypeError for any other value, such as an ArrayBuffer: it may have a length, but its bytes would not be sent
+   */
   constructor(bytes: Uint8Array, trailers?: HeaderList) {
+    if (!(bytes instanceof Uint8Array)) {
+      throw new MisuseError(
+        "fetchway: the body of `onRequest` or new BytesBody(bytes) must be a Uint8Array; " +
+          "use `await new Response(body).bytes()`",
+      );
+    }
     this.replay = bytes;
     this.trailers = trailers;
   }

@@ -31,13 +31,8 @@ export interface FetchClient extends StreamClient {
   readonly name: string;
   readonly capabilities: Capabilities;
   readonly fetch: FetchLike;
-  /**
-   * Called before a request is sent.
-   * @throws ProxyError for a request that this `fetch` would change
-   */
-  readonly prepare?: (request: UpstreamRequest) => void;
   /** Converts an error that only this `fetch` throws; returns undefined for an error that it does not recognize. */
-  readonly toError?: (thrown: unknown, request: UpstreamRequest) => ProxyError | undefined;
+  readonly toError?: (thrown: unknown) => ProxyError | undefined;
   /**
    * Whether the runtime's `Headers` hold more than the list that is read from them, such as the case of names. A request is
    * then sent with a changed copy of the incoming request's `Headers`, instead of `Headers` made from the list.
@@ -69,8 +64,10 @@ export interface FetchClient extends StreamClient {
   readonly rawBodies?: object;
 }
 
-/** Deno's `fetch` decodes fewer codings than other runtimes do, and none if the request has `Accept-Encoding: identity`. */
+/** Deno's `fetch` decodes fewer codings than other runtimes do, and not every response: see `isLeftEncoded`. */
 const isOnDeno = "Deno" in globalThis;
+/** The `fetch` of Deno and of Bun decodes no body with several codings; that of Node decodes all of them, or none. */
+const decodesOne = isOnDeno || "Bun" in globalThis;
 
 /**
  * The capabilities that an unknown `fetch` is assumed to have: it may decode every coding that a known `fetch` decodes, and has
@@ -115,7 +112,6 @@ export function createFetchTransport(client: FetchClient): Transport {
       };
       scope.onAbort({ fail: stop });
       try {
-        client.prepare?.(request);
         // No URL can express the request target of `OPTIONS *`.
         if (request.path === "*") throw unsendable("OPTIONS *");
         const init = toInit(request, attempt);
@@ -126,14 +122,14 @@ export function createFetchTransport(client: FetchClient): Transport {
           reject = rejected;
           const fetched = send(request.upstream.origin + request.path, init);
           const receive = (received: Response): void =>
-            scope.error === undefined ? resolve(received) : discardLate(received);
-          Promise.resolve(fetched).then(receive, rejected);
+            controller.signal.aborted ? discardLate(received, client) : resolve(received);
+          Promise.resolve(fetched).then(receive).catch(rejected);
         });
         attempt.isSettled = true;
         return toUpstreamResponse(response, attempt, request.headers, isRaw);
       } catch (thrown) {
         attempt.isSettled = true;
-        const error = scope.error ?? toNetworkError(thrown, request, client);
+        const error = scope.error ?? toNetworkError(thrown, client);
         placeError(error, scope.upstream);
         scope.end();
         stopRequestStream(attempt);
@@ -144,11 +140,12 @@ export function createFetchTransport(client: FetchClient): Transport {
 }
 
 /**
- * Cancels the body of a response that arrives after the abort, because some functions with the interface of `fetch`
- * ignore the signal.
+ * Cancels the body of a response that arrives after the abort, and closes its WebSocket, because some functions with the
+ * interface of `fetch` ignore the signal.
  */
-function discardLate({ body }: Response): void {
-  body?.cancel().catch(() => {});
+function discardLate(response: Response, client: FetchClient): void {
+  response.body?.cancel().catch(() => {});
+  client.takeWebSocket?.(response)?.destroy();
 }
 
 function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): RequestInit {
@@ -156,7 +153,7 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
   const { method, hints, body, contentLength, upgrade } = request;
   const headers =
     upgrade === undefined ? request.headers : [...request.headers, "upgrade", upgrade];
-  if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw unsendable(method);
+  checkMethod(method);
   checkValues(headers);
   const init: RequestInit & { duplex?: "half" } = {
     method,
@@ -176,6 +173,26 @@ function toInit(request: UpstreamRequest, attempt: FetchAttempt<FetchClient>): R
     init.duplex = "half";
   }
   return init;
+}
+
+/** The methods that every `fetch` sends unchanged. */
+const USUAL_METHOD = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$/;
+
+/**
+ * Refuses a method that `fetch` cannot send, or would change: Bun sends an unknown method as GET, and Bun and workerd send some
+ * methods in upper case.
+ * @throws ProxyError 501 for a method that a `Request` of this runtime cannot have
+ */
+function checkMethod(method: string): void {
+  if (USUAL_METHOD.test(method)) return;
+  try {
+    // The Fetch standard forbids CONNECT and TRACE, but Bun and workerd do not.
+    const isAllowed = method !== "CONNECT" && method !== "TRACE";
+    if (isAllowed && new Request("http://a", { method }).method === method) return;
+  } catch {
+    // This runtime refuses the method.
+  }
+  throw unsendable(method);
 }
 
 /**
@@ -211,8 +228,7 @@ function toUpstreamResponse(
   // Read `url` last, because each read creates a string.
   const isDecoded =
     wasDecoded(client.capabilities.decodes, headers) &&
-    !(isOnDeno && getHeader(sent, "accept-encoding") === "identity") &&
-    !(client.constructsResponses === true && response.url === "");
+    (client.constructsResponses === true ? response.url !== "" : !isLeftEncoded(sent));
   // If the proxy read an encoded body, the runtime would decode it, except where `rawBodies` prevents that.
   const readDecodes = !isRaw && getHeader(headers, "content-encoding") !== undefined;
   const isEvents = isEventStream(headers);
@@ -238,11 +254,21 @@ function readLength(headers: HeaderList): number | undefined {
   return length !== undefined && /^\d{1,15}$/.test(length) ? Number(length) : undefined;
 }
 
-/** Returns whether `fetch` has decoded the body. It decodes all content codings of a body, or none of them. */
+/** Returns whether `fetch` has decoded the body, if it decodes these codings. */
 function wasDecoded(decodes: readonly string[], headers: HeaderList): boolean {
   const codings = getHeader(headers, "content-encoding");
   if (codings === undefined) return false;
-  return codings.split(",").every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
+  const list = decodesOne ? [codings] : codings.split(",");
+  return list.every((coding) => decodes.includes(trimOws(coding).toLowerCase()));
+}
+
+/**
+ * Returns whether `fetch` decodes no response to a request with these fields. The request of an app in this process is not the
+ * one that the app's `fetch` has sent, so its fields do not matter.
+ */
+function isLeftEncoded(sent: HeaderList): boolean {
+  const accepted = getHeader(sent, "accept-encoding");
+  return isOnDeno && (accepted === "identity" || getHeader(sent, "range") !== undefined);
 }
 
 /**
@@ -273,11 +299,7 @@ const UNBOUND =
  * without details; some runtimes give details in `error.cause.code`.
  * @throws TypeError if the option `fetch` is a method that was passed without its object
  */
-function toNetworkError(
-  thrown: unknown,
-  request: UpstreamRequest,
-  client: FetchClient,
-): ProxyError {
+function toNetworkError(thrown: unknown, client: FetchClient): ProxyError {
   if (thrown instanceof ProxyError) return thrown;
   if (thrown instanceof TypeError && UNBOUND.test(thrown.message)) {
     throw badOption(
@@ -286,7 +308,7 @@ function toNetworkError(
         "`fetch: (url, init) => env.SERVICE.fetch(url, init)`",
     );
   }
-  const known = client.toError?.(thrown, request);
+  const known = client.toError?.(thrown);
   if (known !== undefined) return known;
   const cause = (thrown as { cause?: unknown } | null)?.cause ?? thrown;
   const { code, name } = Object(cause) as { code?: unknown; name?: unknown };

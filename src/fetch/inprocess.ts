@@ -1,4 +1,4 @@
-import { ProxyError, unsendable } from "../error.ts";
+import { ProxyError } from "../error.ts";
 import type { HeaderList } from "../fields/headers.ts";
 import { badOption, type MisuseError } from "../misuse.ts";
 import type { FetchTarget } from "../target/app.ts";
@@ -42,14 +42,14 @@ export function createInProcessTransport(
         ...client,
         name,
         async fetch(url, init) {
-          const request = client.fetch === undefined ? toRequest(url, init) : undefined;
+          const request = client.fetch === undefined ? new Request(url, init) : undefined;
           try {
             if (request === undefined) return assertResponse(await client.fetch?.(url, init));
             const called = callApp(app, request, (error) => (misuse = error));
             const response = assertResponse(await called);
             return client.receive?.(response) ?? response;
           } catch (thrown) {
-            throw toAppError(thrown, upstreamRequest, client);
+            throw toAppError(thrown, client);
           }
         },
       });
@@ -60,17 +60,6 @@ export function createInProcessTransport(
       }
     },
   };
-}
-
-/**
- * Constructs the request for an app.
- * @throws ProxyError 501 for a method that a `Request` of this runtime cannot have
- */
-function toRequest(url: string, init: RequestInit): Request {
-  const request = new Request(url, init);
-  // Bun turns an unknown method into GET.
-  if (request.method !== init.method) throw unsendable(init.method as string);
-  return request;
 }
 
 /**
@@ -117,12 +106,8 @@ function assertResponse(returned: Response | undefined): Response {
  * the app throws is converted as well. Otherwise, it could be one after which the proxy sends the request again, such
  * as `connection_refused`, although the app has received the request.
  */
-function toAppError(
-  thrown: unknown,
-  upstreamRequest: UpstreamRequest,
-  { toError }: AppClient,
-): ProxyError {
-  const known = thrown instanceof ProxyError ? undefined : toError?.(thrown, upstreamRequest);
+function toAppError(thrown: unknown, { toError }: AppClient): ProxyError {
+  const known = thrown instanceof ProxyError ? undefined : toError?.(thrown);
   if (known !== undefined) return known;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   return new ProxyError("connection_terminated", {

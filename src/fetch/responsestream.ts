@@ -13,11 +13,16 @@ export function toResponseStream(
 ): ReadableStream<Uint8Array> {
   const { scope } = attempt;
   const { createPipe } = attempt.client;
+  const { signal } = attempt.controller;
   const reader = body.getReader();
+  // An app in this process may ignore its signal, so that its body would never end.
+  signal.addEventListener("abort", () => void reader.cancel(signal.reason).catch(() => {}));
   const read = async (): Promise<ReadableStreamReadResult<Uint8Array>> => {
     scope.pauseIdle(false);
     const result = await reader.read();
     scope.pauseIdle(true);
+    // A read of a cancelled stream returns `done`, like the end of a complete stream.
+    signal.throwIfAborted();
     if (result.done) {
       scope.end();
       stopRequestStream(attempt);
@@ -26,15 +31,15 @@ export function toResponseStream(
   };
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? incomplete(thrown);
-    scope.failed(error);
+    // An abort without an error of the scope means that the stream was cancelled, which is no failure.
+    if (scope.error !== undefined || !signal.aborted) scope.failed(error);
     scope.end();
     stopRequestStream(attempt);
     return error;
   };
-  const cancel = async (reason: unknown): Promise<void> => {
+  const cancel = (reason: unknown): void => {
     scope.end();
     abortFetch(attempt, reason);
-    await reader.cancel(reason).catch(() => {});
   };
   if (createPipe !== undefined && length !== undefined) {
     const { readable, writable } = createPipe(length);

@@ -157,16 +157,18 @@ export class Attempt implements Job, Inlet {
   // ── the request ──
 
   send(): void {
-    const connection = this.#connection as Connection;
-    const request = this.#request as UpstreamRequest;
+    try {
+      this.#write(this.#connection as Connection, this.#request as UpstreamRequest);
+    } catch (error) {
+      // The body has failed, or is not bytes. No caller handles the exception, so it would end the process.
+      this.fail(error);
+    }
+  }
+
+  #write(connection: Connection, request: UpstreamRequest): void {
     const { contentLength } = request;
     let { body } = request;
-    let bytes: Uint8Array | undefined;
-    try {
-      bytes = body === null ? undefined : takeWhole(body, contentLength);
-    } catch (error) {
-      return this.fail(error);
-    }
+    let bytes = body === null ? undefined : takeWhole(body, contentLength);
     if (contentLength === undefined && body?.trailers !== undefined && bytes !== undefined) {
       // Send the body in the chunked coding, because no other framing carries trailer fields (RFC 9112 §7.1.2).
       body = new BytesBody(bytes, body.trailers);

@@ -9,7 +9,7 @@
  * The steps of both lists are below, in the order in which they run.
  */
 import type { BodySource } from "../body/source.ts";
-import { badRequest, toProxyError } from "../error.ts";
+import { badRequest, bodyStopped, toProxyError } from "../error.ts";
 import {
   assertUnread,
   observeInterim,
@@ -437,7 +437,7 @@ async function setMeasured(
 ): Promise<undefined> {
   const { incoming, scope, request } = exchange;
   try {
-    const body = await scope.orAbort(measuring);
+    const body = await scope.orAbort(measuring, () => bodyStopped(0));
     if (request.body === incoming.body) incoming.body = body;
     exchange.request = { ...request, body };
   } catch (thrown) {

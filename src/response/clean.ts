@@ -41,8 +41,7 @@ export function cleanResponse(
   const { status, body } = received;
   if (body !== null && typeof body?.whole !== "function") {
     throw new MisuseError(
-      "fetchway: the body of a response must be null or a body of fetchway/transport: " +
-        "new BytesBody(bytes), new StreamBody(stream), or a ResponseBody",
+      "fetchway: the body of a response must be null, new BytesBody(bytes) or new StreamBody(stream)",
     );
   }
   let headers: HeaderList;

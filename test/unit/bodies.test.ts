@@ -7,6 +7,7 @@ import {
   type TransformOptions,
 } from "../../src/bodies.ts";
 import { findDecodable, narrowAcceptEncoding } from "../../src/body/codings.ts";
+import { ResponseBody } from "../../src/body/responsebody.ts";
 import type { UpstreamResponse } from "../../src/transport/message.ts";
 import {
   answering,
@@ -217,6 +218,18 @@ describe("transformText", () => {
     );
     expect(passed.headers).toEqual(headers);
     expect(passed.body?.whole()).toEqual(body);
+  });
+
+  test("a response that is left unchanged keeps its trailer fields, except those that its Connection names", async () => {
+    const body = new ResponseBody(fakeScope(), { pause() {}, resume() {}, cancel() {} });
+    body.push(bytes("a"));
+    body.end(["X-Sum", "1", "X-Hop", "2"]);
+    const headers = ["Content-Type", "text/plain", "Connection", "close", "connection", "x-hop"];
+    const passed = await pass(
+      transformText(() => undefined),
+      { headers, body },
+    );
+    expect(passed.body?.trailers).toEqual(["X-Sum", "1"]);
   });
 
   test("the app's function gets the status, the path and the fields, and its exception rejects the call", async () => {

@@ -1,11 +1,21 @@
 /** Custom `fetch` functions: encoded and decoded bodies, and header fields that describe them correctly. */
 import { createServer, type IncomingHttpHeaders } from "node:http";
-import { gzipSync } from "node:zlib";
+import {
+  brotliCompressSync,
+  brotliDecompressSync,
+  deflateSync,
+  gunzipSync,
+  gzipSync,
+  inflateSync,
+  zstdCompressSync,
+  zstdDecompressSync,
+} from "node:zlib";
 import { Hono } from "hono";
 import { compress } from "hono/compress";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createProxy, type ProxyOptions } from "../../../runtimes/node.ts";
 import { createProxy as createFetchProxy } from "../../../runtimes/fetch.ts";
+import { startProgram } from "../../helpers/program.ts";
 import { listen } from "../../helpers/serve.ts";
 
 const TEXT = "a body that compresses well; ".repeat(100);
@@ -122,4 +132,62 @@ describe("an app in the same process", () => {
     const proxy = createProxy({ target: app });
     expect(await summarize(await proxy.fetch(ask("/coded")))).toEqual(coded);
   });
+});
+
+type Code = (bytes: Uint8Array) => Uint8Array;
+
+/** For each content coding, the function that applies it and the one that undoes it. */
+const CODECS: Record<string, [encode: Code, decode: Code]> = {
+  gzip: [gzipSync, gunzipSync],
+  "x-gzip": [gzipSync, gunzipSync],
+  deflate: [deflateSync, inflateSync],
+  br: [brotliCompressSync, brotliDecompressSync],
+  zstd: [zstdCompressSync, zstdDecompressSync],
+};
+const codecsOf = (codings: string): [Code, Code][] =>
+  codings.split(", ").map((coding) => CODECS[coding.toLowerCase()] as [Code, Code]);
+
+describe("a response that is encoded in any way", () => {
+  const codings = [...Object.keys(CODECS), "GZIP", "gzip, br"];
+  const encoding = createServer((req, res) => {
+    const coding = decodeURIComponent((req.url ?? "").slice(1));
+    const body = codecsOf(coding).reduce<Uint8Array>(
+      (bytes, [encode]) => encode(bytes),
+      Buffer.from(TEXT),
+    );
+    res.writeHead(200, { "Content-Encoding": coding, "Content-Length": body.length }).end(body);
+  });
+  let origin = "";
+  beforeAll(async () => {
+    origin = `http://127.0.0.1:${await listen(encoding)}`;
+  });
+  afterAll(() => encoding.close().closeAllConnections());
+
+  test.each([
+    ["node", []],
+    ["bun", []],
+    ["deno", ["run", "-A"]],
+  ] as const)(
+    "has the Content-Encoding of its body on %s, whether or not `fetch` has decoded it",
+    async (tool, flags) => {
+      const args = [...flags, "test/runtimes/fetch/_codings.program.ts", origin, ...codings];
+      await using program = startProgram(tool, args);
+      await program.ended();
+      const lines = program.output().trim().split("\n");
+      const wrong = lines.filter((line) => {
+        const { kept, body } = JSON.parse(line) as { kept: string | null; body: string };
+        try {
+          const decoded = (kept === null ? [] : codecsOf(kept)).reduceRight<Uint8Array>(
+            (bytes, [, decode]) => decode(bytes),
+            Buffer.from(body, "base64"),
+          );
+          return Buffer.from(decoded).toString() !== TEXT;
+        } catch {
+          return true;
+        }
+      });
+      expect(wrong).toEqual([]);
+      expect(lines).toHaveLength(4 * codings.length);
+    },
+  );
 });

@@ -97,6 +97,33 @@ export const bodies: Record<string, Case> = {
     assertEqual(await whole.text(), "four");
   },
 
+  async "a body that stalls fails after `idleTimeout`, or when `signal` aborts, although its app ignores the abort"(
+    create,
+  ) {
+    const controller = new AbortController();
+    for (const options of [{ idleTimeout: 30 }, { signal: controller.signal }]) {
+      let cancelled = false;
+      let ends = 0;
+      const stalling = (): Response =>
+        new Response(
+          new ReadableStream({
+            start: (out) => out.enqueue(new Uint8Array(1)),
+            cancel: () => void (cancelled = true),
+          }),
+        );
+      const proxy = create({
+        target: answering(stalling),
+        onRequestEnd: () => void ends++,
+        ...options,
+      });
+      const response = await proxy.fetch(read("/"));
+      const outcome = response.text().then(String, () => "failed");
+      if (options.signal) controller.abort();
+      assertEqual(await outcome, "failed");
+      await until(() => cancelled && ends === 1, "the end of the exchange");
+    }
+  },
+
   async "a failing request body never looks complete to the app"(create) {
     const outcomes: string[] = [];
     let calls = 0;

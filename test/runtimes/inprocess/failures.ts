@@ -123,4 +123,18 @@ export const failures: Record<string, Case> = {
     gate.resolve();
     await until(() => cancelled, "the late body's cancellation");
   },
+
+  async "a response that the app returns after `attemptTimeout` is cancelled"(create) {
+    let calls = 0;
+    let cancelled = false;
+    const gate = Promise.withResolvers<void>();
+    const target = answering(async () => {
+      if (calls++ > 0) return new Response("from the next attempt");
+      await gate.promise;
+      return new Response(new ReadableStream({ cancel: () => void (cancelled = true) }));
+    });
+    assertEqual(await statusOf(create({ target, attemptTimeout: 20 })), 200);
+    gate.resolve();
+    await until(() => cancelled, "the late body's cancellation");
+  },
 };

@@ -13,6 +13,20 @@ describe("BytesBody", () => {
     expect(body.whole()).toBe(given);
   });
 
+  test.each([
+    ["an ArrayBuffer", new ArrayBuffer(3)],
+    ["a DataView", new DataView(new ArrayBuffer(3))],
+    ["a Uint16Array", new Uint16Array(3)],
+    ["a string", "abc"],
+    ["a Blob", new Blob(["abc"])],
+    ["an array", [1, 2, 3]],
+    ["undefined", undefined],
+  ])("refuses %s, whose bytes would not be sent", (_, value) => {
+    const make = (): BytesBody => new BytesBody(value as never);
+    expect(make).toThrow(TypeError);
+    expect(make).toThrow(/new BytesBody\(bytes\) must be a Uint8Array; use `await new Response/);
+  });
+
   test.each(["", "abc"])("streams the bytes of %j twice", async (text) => {
     const body = new BytesBody(bytes(text));
     expect(await new Response(body.stream()).text()).toBe(text);

@@ -229,6 +229,18 @@ describe("a body of unknown length that is sent through a proxy", () => {
     expect(inits).toEqual([]);
   });
 
+  test("gets 504 with an error about the body, not about the upstream, if no chunk arrives within `timeout`", async () => {
+    let reported: ProxyError | undefined;
+    const impatient = createProxy({
+      target: "http://up.test",
+      timeout: 20,
+      onError: (error) => void (reported = error),
+    });
+    const init = { method: "POST", body: new ReadableStream(), duplex: "half" } as RequestInit;
+    expect((await impatient.fetch(new Request("http://a.test/", init))).status).toBe(504);
+    expect(reported?.message).toMatch(/the request body stopped after 0 bytes/);
+  });
+
   test("is cancelled, and nothing is sent, if the client disconnects before the body arrives", async () => {
     const cancelled = Promise.withResolvers<unknown>();
     const controller = new AbortController();

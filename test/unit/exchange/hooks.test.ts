@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { BytesBody } from "../../../src/body/bytes.ts";
 import { takeDraft, toDraft } from "../../../src/exchange/hooks.ts";
+import { MisuseError } from "../../../src/misuse.ts";
 import type { RequestDraft } from "../../../src/options/hookoptions.ts";
 import type { UpstreamRequest } from "../../../src/transport/message.ts";
 import { UnframedBody } from "../../../src/body/unframed.ts";
@@ -174,6 +175,21 @@ describe("the body that a hook sets", () => {
     expect(next.body).toBeInstanceOf(UnframedBody);
     expect((next.body as UnframedBody).stream()).toBe(body);
     expect(next.contentLength).toBeUndefined();
+  });
+
+  test.each([
+    ["an ArrayBuffer", new ArrayBuffer(3)],
+    ["a DataView", new DataView(new ArrayBuffer(3))],
+    ["a Uint16Array", new Uint16Array(3)],
+    ["URLSearchParams", new URLSearchParams("a=b")],
+    ["a FormData", new FormData()],
+    ["a Blob", new Blob(["abc"])],
+    ["an object", { a: 1 }],
+    ["a number", 1],
+  ])("is refused with an error that names the hook and the fix if it is %s", (_, body) => {
+    const change = (): unknown => changed(hop, (draft) => (draft.body = body as never));
+    expect(change).toThrow(MisuseError);
+    expect(change).toThrow(/`onRequest` .* must be a Uint8Array; use `await new Response\(body\)/);
   });
 
   test("is left out if it is null", () => {

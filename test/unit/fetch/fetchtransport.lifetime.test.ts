@@ -147,6 +147,19 @@ describe("the scope of an exchange over `fetch`", () => {
     expect(client.listeners.size).toBe(0);
   });
 
+  test("a body that is cancelled while a chunk is awaited is not reported as a failure", async () => {
+    const scope = fakeScope();
+    const failed = vi.spyOn(scope, "failed");
+    const reader = streamed(
+      await send(() => new Response(new ReadableStream()), {}, scope),
+    ).getReader();
+    const read = reader.read();
+    await reader.cancel("enough");
+    expect(await read).toMatchObject({ done: true });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(failed).not.toHaveBeenCalled();
+  });
+
   test("aborts the request if the client disconnects before the response headers", async () => {
     const client = new FakeClient();
     const sent = send(never, {}, new Scope(client, 0, 0));

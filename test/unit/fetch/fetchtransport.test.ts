@@ -1,11 +1,10 @@
 import { describe, expect, test, vi } from "vitest";
 import { ReplayBody } from "../../../src/body/replay.ts";
 import { StreamBody } from "../../../src/body/stream.ts";
-import { ProxyError } from "../../../src/error.ts";
+import type { ProxyError } from "../../../src/error.ts";
 import { type FetchLike, STANDARD } from "../../../src/fetch/fetchtransport.ts";
 import { MisuseError } from "../../../src/misuse.ts";
 import { compile } from "../../../src/plan.ts";
-import type { UpstreamRequest } from "../../../src/transport/message.ts";
 import {
   bytes,
   errorOf,
@@ -76,17 +75,6 @@ describe("the request to `fetch`", () => {
       expect(fetch).not.toHaveBeenCalled();
     },
   );
-
-  test("is not sent when `prepare` throws", async () => {
-    const fetch = vi.fn<FetchLike>(() => new Response());
-    const prepare = ({ method }: UpstreamRequest): void => {
-      if (method === "BREW") throw new ProxyError("http_request_error", { status: 501 });
-    };
-    await send(fetch, {}, fakeScope(), { prepare });
-    const brewed = send(fetch, { method: "BREW" }, fakeScope(), { prepare });
-    await expect(brewed).rejects.toEqual(proxyError("http_request_error", 501));
-    expect(fetch).toHaveBeenCalledOnce();
-  });
 });
 
 /** Creates a Response with a URL, as from the network. A Response that user code constructs has no URL. */

@@ -15,6 +15,7 @@ import {
   streamOf,
   toBody,
 } from "../../helpers/fakes.ts";
+import { portableCodec } from "./_codec.ts";
 
 /** A pool in which requests wait forever. */
 const waiting = { assign: () => {}, leave: () => {} } as unknown as OriginPool;
@@ -56,6 +57,25 @@ test("a body that fails before it is sent fails the attempt with its own error",
   failing.join({ destroy: () => {}, isStale: false } as never);
   failing.send();
   expect(await errorOf(() => reply)).toBe(error);
+});
+
+test("an exception of the socket's write fails the attempt, and reaches no caller, because it would end the process", async () => {
+  const cause = new TypeError("not bytes");
+  const { attempt: failing, reply } = attempt({ body: bytes("abc") });
+  failing.join({
+    codec: portableCodec,
+    keepAlive: true,
+    isStale: false,
+    drain() {},
+    beginRequest() {},
+    markRequestComplete() {},
+    destroy() {},
+    write() {
+      throw cause;
+    },
+  } as never);
+  failing.send();
+  expect(await errorOf(() => reply)).toMatchObject({ code: "proxy_internal_error", cause });
 });
 
 test("a body whose length differs from the announced one fails the attempt before anything is written", async () => {
