@@ -7,7 +7,7 @@ import { bundleOf, readTable, renderTables } from "./_size.ts";
  * The maximum number of bytes of an entry, minified and compressed with gzip. A commit that raises a limit says which feature
  * needs the bytes.
  */
-const LIMITS = { workerd: 31_330, fetch: 30_210 };
+const LIMITS = { workerd: 31_450, fetch: 30_390 };
 
 test.each(Object.entries(LIMITS))("%s has at most %i compressed bytes", async (entry, limit) => {
   const { files, gzip, text } = await bundleOf(`export * from "./runtimes/${entry}.ts"`, entry);
