@@ -554,6 +554,7 @@ describe("a config file", () => {
     await expect
       .poll(() => proxy.stderr.split("\n").slice(2))
       .toEqual([
+        'fetchway: reload.mjs: server.stopTimeout: 5 is 5 ms; for seconds write "5s"',
         "fetchway: reload.mjs: server.workerTimeout has changed: restart the command for that",
         "fetchway: reload.mjs: server.stopTimeout has changed: restart the command for that",
         "",
