@@ -2,6 +2,8 @@
  * Apps in the same process as targets, on each runtime. test/runtimes/workerd/miniflare.test.ts runs the same cases on workerd.
  */
 import { createServer } from "node:http";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { H3 } from "h3";
 import { Hono } from "hono";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -118,4 +120,23 @@ describe("an app in the same process, behind Node's server", () => {
       client.leave("FIN");
     });
   });
+});
+
+test("an app that keeps only the signal of its request is aborted on Node, also after the request was collected", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  let signal: AbortSignal | undefined;
+  const app = (asked: Request): Response => {
+    ({ signal } = asked);
+    return new Response(new ReadableStream({ pull: (sink) => sink.enqueue(new Uint8Array(1)) }));
+  };
+  const proxy = createProxy({ target: { fetch: app } });
+  const reader = (await proxy.fetch(new Request("http://proxy.test/"))).body?.getReader();
+  await reader?.read();
+  collect();
+  await new Promise(setImmediate);
+  collect();
+  await reader?.cancel();
+  expect(signal?.aborted).toBe(true);
+  await proxy.close();
 });
