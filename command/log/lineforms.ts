@@ -82,7 +82,7 @@ export interface Colours {
   readonly stderr: boolean;
 }
 
-type Stream = NodeJS.WritableStream & { readonly isTTY?: boolean };
+type Stream = { readonly isTTY?: boolean };
 
 /** Returns which streams show colours: terminals, unless an environment variable such as `NO_COLOR` decides otherwise. */
 export function coloursOf(stdout: Stream, stderr: Stream): Colours {
@@ -91,7 +91,7 @@ export function coloursOf(stdout: Stream, stderr: Stream): Colours {
 
 function showsColours(stream: Stream): boolean {
   try {
-    if (styleText("bold", "|", { stream }) === "|") return false;
+    if (styleText("bold", "|", { stream: stream as NodeJS.WritableStream }) === "|") return false;
   } catch {
     // On a terminal, `styleText` reads several environment variables, which Deno may not permit.
     return false;

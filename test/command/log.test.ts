@@ -124,7 +124,7 @@ describe("a line of the log in the pretty form", () => {
     for (const name of ["CI", "NO_COLOR", "FORCE_COLOR", "NODE_DISABLE_COLORS"])
       vi.stubEnv(name, undefined);
     const line = (isTTY: boolean): string => {
-      const { stdout } = coloursOf(new SlowOutput(isTTY) as never, new SlowOutput() as never);
+      const { stdout } = coloursOf(new SlowOutput(isTTY), new SlowOutput());
       return createPrettyForm(createPalette(stdout))(endOf({ status: 503 }));
     };
     expect(line(false)).not.toContain("\u001b");
