@@ -108,7 +108,7 @@ class ExplainedFields {
     if (after !== this.#made.get(name)) return this.#explainLate(name, "set");
     const deciding = this.#decidingOn(name);
     if (deciding.includes("headers")) return { reason: "set", option: "headers" };
-    // Without the option `allowing`, the upstream would not get the client's value, or the trusted part of it.
+    // The option that lets the client's value, or the trusted part of it, pass to the upstream.
     const allowing = deciding.find((each) => each === "trustProxy" || each === "forwardHeaders");
     if (after === before) return { reason: "the client's", option: allowing, keeps: true };
     if (deciding.includes("via")) {

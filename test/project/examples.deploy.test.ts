@@ -257,7 +257,7 @@ describe("the container file", () => {
   });
 });
 
-test("the gateway of Workers can be deployed, and sends requests to the bound Worker and to the server", async () => {
+test("the example gateway for Workers passes a dry run of the deployment, and sends requests to the bound Worker and to the server", async () => {
   const config = join(examples, "workers/wrangler.toml");
   const out = join(folder, "worker");
   const source = `fetchway:${join(examples, "../runtimes/workerd.ts")}`;

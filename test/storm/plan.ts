@@ -5,7 +5,10 @@ import type { SetupName } from "../hosts/_setups.ts";
 
 export type How = "FIN" | "RST";
 
-/** An offset in the bytes of a message, relative to its parts. */
+/**
+ * A place in the bytes of a message: `by` bytes after its start, after the last field line of its head, or before its end; with
+ * "any", `by` thousandths of the whole message.
+ */
 export interface Place {
   edge: "start" | "head" | "end" | "any";
   by: number;

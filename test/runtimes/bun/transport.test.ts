@@ -1,4 +1,4 @@
-/** Tests for behaviour that only Bun has. */
+/** Tests of what Bun's own client and server would do differently. */
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createServer } from "node:http";
