@@ -4,7 +4,7 @@
  * @module
  */
 import { proxyFetch, type ProxyOptions } from "#fetchway";
-import { quoteInput } from "#fetchway/options";
+import { fillIn, quoteInput } from "#fetchway/options";
 
 export type { ProxyOptions } from "#fetchway";
 
@@ -71,7 +71,7 @@ export function createRuleHandler(options: ProxyOptions = {}): RuleHandler {
     handler({ options: rule, route }) {
       let send = compiled.get(rule);
       if (send === undefined) {
-        send = compileRule(rule, combine({ ...(route !== undefined && { route }) }, options));
+        send = compileRule(rule, fillIn(route === undefined ? {} : { route }, options));
         compiled.set(rule, send);
       }
       return send;
@@ -88,7 +88,7 @@ export const proxy: RuleHandler = createRuleHandler();
 /** Returns the function that forwards the requests of a rule. */
 function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
   const { to: given, base, ...own } = rule;
-  const options = combine(shared, own);
+  const options = fillIn<ProxyOptions>(shared, own);
   const to = fillVariables(given);
   if (!/^https?:/.test(to) || to.slice(0, -3).includes("**")) {
     const fix = 'use a URL such as "http://127.0.0.1:4000/v1/**", with `/**` only at its end';
@@ -109,12 +109,6 @@ function compileRule(rule: ProxyRule, shared: ProxyOptions): SendEvent {
     if (prefix !== "" && last.stripPrefix !== prefix) last = { ...options, stripPrefix: prefix };
     return proxyFetch(req, target, last);
   };
-}
-
-/** Combines options. Those of `own` take precedence, except options that are `undefined`, which counts as not set. */
-function combine(shared: ProxyOptions, own: ProxyOptions): ProxyOptions {
-  const set = Object.entries(own).filter(([, value]) => value !== undefined);
-  return { ...shared, ...Object.fromEntries(set) };
 }
 
 function badRule(to: string, fix: string): TypeError {

@@ -22,6 +22,7 @@ export { nearest } from "./schema/nearest.ts";
 export {
   type Check,
   defaultsOf,
+  fillIn,
   findWrong,
   isRecord,
   type Kind,
