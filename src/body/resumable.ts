@@ -21,7 +21,7 @@ export class ResumableBody extends PassBody implements Sink {
   #isPiped = false;
   /** The sink of the present attempt; undefined after its end. */
   #sink: Sink | undefined;
-  /** The sink of the attempt that has taken the body last, also after the end of that attempt. */
+  /** The sink of the latest attempt. It is kept after the end of that attempt. */
   #lastSink: Sink | undefined;
   /** Cancels the source; set when an attempt has cancelled this body, and another attempt may still take it. */
   #cancelSource: (() => void) | undefined;

@@ -74,7 +74,7 @@ export function explainFields(
 class ExplainedFields {
   readonly #received: ReadonlyMap<string, string>;
   readonly #sent: ReadonlyMap<string, string>;
-  /** The fields as the options in `DECIDING` make them. */
+  /** The fields that the proxy makes, before `startTrace`, the policy `sticky` and hooks change them. */
   readonly #made: ReadonlyMap<string, string>;
   readonly #unhooked: ReadonlyMap<string, string>;
   /** For each option that is set: the fields that are made without this option. */

@@ -64,9 +64,9 @@ export interface FetchClient extends StreamClient {
   readonly rawBodies?: object;
 }
 
-/** Deno's `fetch` decodes fewer codings than other runtimes do, and not every response: see `isLeftEncoded`. */
+/** Deno's `fetch` decodes fewer codings than that of other runtimes, and leaves some responses encoded (`isLeftEncoded`). */
 const isOnDeno = "Deno" in globalThis;
-/** The `fetch` of Deno and of Bun decodes no body with several codings; that of Node decodes all of them, or none. */
+/** On Deno and Bun, `fetch` leaves a body with several codings encoded; on Node, it decodes all codings of a body, or none. */
 const decodesOne = isOnDeno || "Bun" in globalThis;
 
 /**

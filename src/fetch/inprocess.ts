@@ -45,7 +45,7 @@ export function createInProcessTransport(
           const request = client.fetch === undefined ? new Request(url, init) : undefined;
           try {
             if (request === undefined) return assertResponse(await client.fetch?.(url, init));
-            // On Node, the signal of a collected `Request` is never aborted, even if the app has kept the signal.
+            // On Node, the signal of a collected `Request` is never aborted, even if the app has kept the signal. So keep the `Request`.
             (init.signal as AbortSignal).addEventListener("abort", () => request);
             const called = callApp(app, request, (error) => (misuse = error));
             const response = assertResponse(await called);

@@ -81,7 +81,7 @@ export function toRequestStream(
   const fail = (thrown: unknown): ProxyError => {
     const error = scope.error ?? toRequestBodyError(thrown);
     // `fetch` may reject with another error, so the scope keeps this one. After the response headers, the promise of
-    // `fetch` is settled, and cannot report the error. If the fetch was aborted, the scope may belong to the next attempt.
+    // `fetch` is settled, and cannot report the error. After an abort of the fetch, the scope may serve the next attempt already.
     if (!signal.aborted) scope.abort(error);
     abortFetch(attempt, error);
     return error;

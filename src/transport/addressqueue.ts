@@ -43,7 +43,7 @@ export class AddressQueue<T extends Waiting> {
   #isCheckScheduled = false;
   readonly #onCheck: (() => void) | undefined;
 
-  /** @param onCheck called while requests wait, to look for places that have become free without a request that ended */
+  /** @param onCheck called at each check while requests wait: a place may become free although no request has ended */
   constructor(places: Places, rate: MinimumRate, onCheck?: () => void) {
     this.#places = places;
     this.#onCheck = onCheck;

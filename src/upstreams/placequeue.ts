@@ -84,7 +84,7 @@ export class PlaceQueue {
     this.#takePlace = takePlace;
     this.#limits = limits;
     const rate = { ...limits, rateName: "minRate of balance" };
-    // An upstream takes requests again when its ejection is over, even if no other request comes or ends.
+    // No request comes or ends when the ejection of an upstream is over, so each check of the queue looks for places, too.
     this.#queue = new AddressQueue(this.#places, rate, () => this.pump());
   }
 

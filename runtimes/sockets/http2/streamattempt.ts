@@ -149,7 +149,7 @@ export class StreamAttempt implements QueuedJob, Holder, Inlet {
     if (this.#request === undefined) return;
     this.#pool = pool;
     pool.assign(this);
-    // If the request must wait, in the queue or for its connection, listen for the client's disconnect now.
+    // A request that waits, in the queue or for its connection, must not be sent if the client disconnects meanwhile.
     if (this.#request !== undefined) this.#scope.listenNow();
   }
 
